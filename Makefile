@@ -1,0 +1,28 @@
+# The two commands: `make scenarios` (the main job) and `make test` (everything).
+PYTHON ?= python3
+VENV := .venv
+STAMP := $(VENV)/.installed
+BIN := $(VENV)/bin
+
+.PHONY: scenarios test check clean
+
+scenarios: $(STAMP)
+	$(BIN)/python -m pytest scenarios/ $(ARGS)
+
+test: $(STAMP)
+	$(BIN)/python -m pytest tests/ scenarios/ $(ARGS)
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable . --group dev
+	touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info
