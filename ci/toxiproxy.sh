@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# usage: ci/toxiproxy.sh DIR
+#
+# Installs the real Toxiproxy server and its command line at the pinned version into DIR, unless they are there, and
+# prints where they are, ready for `eval`:
+#   TOXIPROXY_SERVER=DIR/toxiproxy-server
+#   TOXIPROXY_CLI=DIR/toxiproxy-cli
+# Needs Go; tests/toxiproxy_conformance/ finds both by these variables.
+set -euo pipefail
+
+VERSION=2.12.0
+MODULE=github.com/Shopify/toxiproxy/v2
+
+[ $# -eq 1 ] || {
+  sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+}
+mkdir -p "$1"
+dir=$(cd "$1" && pwd)
+
+# install_as NAME COMMAND: a program that says another version, or none, is replaced; a failed build leaves nothing behind.
+install_as() {
+  case $("$dir/$1" --version 2>/dev/null || true) in
+    *" version $VERSION") return ;;
+  esac
+  command -v go >/dev/null || {
+    echo "ci/toxiproxy.sh: Toxiproxy is built with Go, and there is no go on PATH: https://go.dev/doc/install" >&2
+    exit 1
+  }
+  local build
+  build=$(mktemp -d "$dir/.build.XXXXXX")
+  # As the project's own releases do it (.goreleaser.yml); without, the program calls itself version "git".
+  GOBIN=$build CGO_ENABLED=0 go install -ldflags "-s -w -X $MODULE.Version=$VERSION" "$MODULE/cmd/$2@v$VERSION" >&2 || {
+    rm -rf "$build"
+    exit 1
+  }
+  mv "$build/$2" "$dir/$1"
+  rmdir "$build"
+}
+
+install_as toxiproxy-server server
+install_as toxiproxy-cli cli
+printf 'TOXIPROXY_SERVER=%q\nTOXIPROXY_CLI=%q\n' "$dir/toxiproxy-server" "$dir/toxiproxy-cli"
