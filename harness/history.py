@@ -34,6 +34,8 @@ WHAT: Mapping[str, str] = {
     "not-landed": "no second witness saw the fault (reason)",
     "inapplicable": "the fault does not concern this subject or stack (reason)",
     "harness-failed": "the harness itself misbehaved; nothing can be concluded (reason)",
+    "not-started": "a worker process could not be started (reason)",
+    "server-died": "a server ended that should not have (reason)",
     "judged": "everything drained and reaped; the money was counted",
     # tap
     "request": "a request left a worker (boundary)",
@@ -54,6 +56,7 @@ WHAT: Mapping[str, str] = {
     "charge-committed": "a charge was committed (charge, token)",
     "charge-refused": "the processor said no (code)",
     "charge-replayed": "an earlier answer was given again for the same idempotency key (charge)",
+    "charge-answered": "the answer to a charge request was handed to the processor's socket (charge)",
     "charges-read": "a worker asked which charges there are",
     "intent-voided": "an intent was voided",
     "processor-restarted": "the processor was started again",

@@ -1,8 +1,7 @@
 """The contract that every subject shares, and the small job API that the variants are written with.
 
 A worker of any language gets the same values from its environment (ENVIRONMENT below); a Python callable gets them
-as one frozen Job. Only urllib3 and the standard library are imported here, so that a variant is as light as any
-user's worker.
+as one frozen Job. Little is imported here, so that a variant is as light as any user's worker.
 """
 
 from __future__ import annotations
@@ -10,11 +9,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, TypeVar
 
+import tenacity
 import urllib3
+
+T = TypeVar("T")
 
 ENVIRONMENT = (
     "REDIS_URL",
@@ -89,6 +91,24 @@ class Job:
         return self.lock_ttl_ms / 1000
 
 
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The code under test. target is MODULE:CALLABLE, or for a command its words.
+
+    lease_factor: how much longer than LOCK_TTL_MS its lease is by its own declaration (long-ttl: 4).
+    """
+
+    name: str
+    kind: str
+    target: str | tuple[str, ...]
+    lease_factor: float = 1.0
+
+    @property
+    def shown(self) -> str:
+        """The target as the user wrote it."""
+        return self.target if isinstance(self.target, str) else " ".join(self.target)
+
+
 class Refused(Exception):
     """The processor said no: code is the error's code, detail its whole error object."""
 
@@ -135,7 +155,9 @@ class Processor:
 
     def charges(self, *, token: int | None = None, intent: str | None = None) -> list[dict[str, Any]]:
         """The charges the processor has on record for this invoice, or for one intent."""
-        query = {"intent": intent} if intent is not None else {"customer": self._job.customer, "invoice": self._job.invoice}
+        query = (
+            {"intent": intent} if intent is not None else {"customer": self._job.customer, "invoice": self._job.invoice}
+        )
         found: list[dict[str, Any]] = self._call("GET", "/v1/charges", _headers(token, None), fields=query)["data"]
         return found
 
@@ -160,6 +182,23 @@ def _headers(token: int | None, idempotency_key: str | None) -> dict[str, str]:
     if idempotency_key is not None:
         headers["Idempotency-Key"] = idempotency_key
     return headers
+
+
+def poll(job: Job, attempt: Callable[[], T]) -> T:
+    """Asks for the lock 10 to 15 times a lease until attempt returns something true, which is returned.
+
+    Gives up (exit status 75) after 8 leases.
+    """
+    lease_s = job.lease_s
+    polling = tenacity.Retrying(
+        retry=tenacity.retry_if_result(lambda got: not got),
+        wait=tenacity.wait_random(lease_s / 15, lease_s / 10),
+        stop=tenacity.stop_after_delay(ACQUIRE_TIMEOUT_LEASES * lease_s),
+    )
+    try:
+        return polling(attempt)
+    except tenacity.RetryError:
+        give_up(f"no lock within {ACQUIRE_TIMEOUT_LEASES} leases")
 
 
 def say(event: str, **fields: Any) -> None:

@@ -1,0 +1,350 @@
+"""The bench of one experiment: its workers, its links, its database, its lock's account, its history.
+
+Faults work on the bench; the job queue (harness/jobqueue.py) delivers on it. Nothing of it outlives the experiment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from harness import kernel
+from harness.advisory import AdvisoryAccount
+from harness.crew import Crew
+from harness.history import History, now_ns
+from harness.locks import KeyspaceWatch, Lease, LockAccount, RedisLock
+from harness.monitor import Monitor
+from harness.network.tap import Address, Fate, Handler, Link, Message
+from harness.processes import Output, Process, kill_tree
+from harness.profile import Profile
+from harness.spec import Spec
+from harness.stack import Stack
+from harness.stack.redis import RedisServer
+from harness.subject import Job
+from harness.verdict import NO_FAULT
+
+AMOUNT = 4_200
+CURRENCY = "EUR"
+KILL_TIMEOUT_S = 10.0
+JITTER_LEASES = 0.3
+"""How late B starts, and how much longer a fault lasts, at most, in the second run and later ones."""
+_CHARGE_LABEL = "post-v1-charges"
+
+
+@dataclass(slots=True)
+class Worker:
+    """One delivery: a process, what it printed, and when it was wanted to end."""
+
+    name: str
+    delivery: int
+    process: Process
+    output: Output
+    log: str = ""
+    killed: bool = False
+
+
+@dataclass
+class Bench:
+    """Everything one experiment has of its own."""
+
+    spec: Spec
+    stack: Stack
+    crew: Crew
+    profile: Profile
+    redis: RedisServer
+    watch: KeyspaceWatch
+    monitor: Monitor
+    database: int
+    customer: str
+    invoice: str
+    history: History = field(default_factory=History)
+    links: dict[tuple[str, str], Link] = field(default_factory=dict)
+    workers: list[Worker] = field(default_factory=list)
+    upstreams: dict[tuple[str, str], Address] = field(default_factory=dict)
+    """Where a worker's link leads, where it is not the stack's own server: (worker, link) -> address."""
+    at_boundary: dict[str, Handler] = field(default_factory=dict)
+    """What happens to A's messages, by boundary."""
+    on_message: list[Callable[[str, Message], None]] = field(default_factory=list)
+    """Told of every message: (worker, message)."""
+    struck: asyncio.Event = field(default_factory=asyncio.Event)
+    lifted: asyncio.Event = field(default_factory=asyncio.Event)
+    charge_left: asyncio.Event = field(default_factory=asyncio.Event)
+    """A's charge request has reached its tap."""
+    env: dict[str, str] = field(default_factory=dict)
+    database_name: str | None = None
+    _database_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _values: dict[bytes, str] = field(default_factory=dict)
+    _last_asker: str = "A"
+
+    def __post_init__(self) -> None:
+        self.account = LockAccount(self.history)
+        self.struck_ns = 0
+        self.lock: RedisLock | None = None
+        self.advisory: AdvisoryAccount | None = None
+        if self.profile.lock_kind == "advisory":
+            self.advisory = AdvisoryAccount(self.account, self._whose_session)
+        if self.profile.lock_kind == "redis" and self.profile.lock is not None:
+            key = self.profile.lock_for(self.customer, self.invoice)
+            self.lock = RedisLock(self.redis, self.database, key, self.account, self._who_set)
+
+    # --- links ---
+
+    async def open_links(self, worker: str) -> None:
+        """Opens a worker's links, once."""
+        names = ["redis", "processor"] + (["postgres"] if self.stack.postgres is not None else [])
+        for name in names:
+            if (worker, name) not in self.links:
+                link = Link(name, worker, self._upstream(worker, name), self._noting(worker))
+                if worker == "A":
+                    link.interceptor = self._handler_for
+                await link.open()
+                self.links[worker, name] = link
+
+    def link(self, worker: str, name: str) -> Link:
+        return self.links[worker, name]
+
+    def _upstream(self, worker: str, name: str) -> Callable[[], Awaitable[Address]]:
+        async def upstream() -> Address:
+            return self.upstreams.get((worker, name)) or await self.server_address(worker, name)
+
+        return upstream
+
+    async def server_address(self, worker: str, name: str) -> Address:
+        """Where the stack's own server for this link is."""
+        if name == "redis":
+            return self.redis.address
+        if name == "processor":
+            return self.stack.processor.payment[worker]
+        if self.stack.postgres is None:
+            raise ConnectionRefusedError("the stack has no Postgres")
+        await self.need_database()
+        return self.stack.postgres.host, self.stack.postgres.port
+
+    async def need_database(self) -> str:
+        """The experiment's own Postgres database, made when the first connection asks for it."""
+        assert self.stack.postgres is not None
+        async with self._database_lock:
+            if self.database_name is None:
+                if self.uses_postgres:
+                    self.database_name = await self.stack.postgres.lease()
+                else:
+                    await self.stack.postgres.create_database(self._late_database)
+                    self.database_name = self._late_database
+            return self.database_name
+
+    @property
+    def uses_postgres(self) -> bool:
+        """Whether the baseline saw the subject use Postgres (in the baseline itself: whether it might)."""
+        return self.spec.fault == NO_FAULT or "postgres" in self.profile.links
+
+    @property
+    def _late_database(self) -> str:
+        """The database of a subject that is not expected to use one: made only if it connects after all."""
+        return f"lp_{self.customer.replace('-', '_')}"
+
+    def _handler_for(self, message: Message) -> Handler | None:
+        return self.at_boundary.get(message.boundary)
+
+    def _noting(self, worker: str) -> Callable[[Message], None]:
+        def note(message: Message) -> None:
+            detail: dict[str, Any] = {"boundary": message.boundary}
+            if message.side == "request":
+                if message.link == "redis" and "args" in message.info:
+                    self._remember_args(worker, message.info["args"])
+                elif message.label == _CHARGE_LABEL:
+                    headers = message.info["headers"]
+                    detail["token"] = headers.get("fencing-token")
+                    detail["key"] = headers.get("idempotency-key")
+                    if worker == "A":
+                        self.charge_left.set()
+            elif "status" in message.info:
+                detail["status"] = message.info["status"]
+            self.history.add("tap", worker, message.side, at_ns=message.at_ns, **detail)
+            for listener in self.on_message:
+                listener(worker, message)
+
+        return note
+
+    # --- the lock ---
+
+    def _remember_args(self, worker: str, args: list[bytes]) -> None:
+        if self.lock is None or not any(self.lock.key.encode() == arg for arg in args):
+            return
+        self._last_asker = worker
+        for arg in args:
+            self._values[arg] = worker
+
+    def _who_set(self, key: str, value: str | None) -> str:
+        """Who took the lock: the worker whose request carried its value, else the one that asked last."""
+        if value is not None:
+            for arg, worker in self._values.items():
+                if len(arg) > 7 and arg.decode("utf-8", "backslashreplace") == value:
+                    return worker
+        return self._last_asker
+
+    def _whose_session(self, client_port: int | None) -> str | None:
+        """Whose a Postgres session is, by the port of the tap's connection that carries it."""
+        for (worker, name), link in self.links.items():
+            if name == "postgres" and any(c.upstream_port == client_port for c in link.connections):
+                return worker
+        return None
+
+    @property
+    def a_lease(self) -> Lease | None:
+        return self.account.first_of("A")
+
+    # --- workers ---
+
+    def job(self, worker: str) -> Job:
+        database_url = None
+        if self.stack.postgres is not None:
+            database_url = self.stack.postgres.url(
+                self.database_name or self._late_database, "127.0.0.1", self.link(worker, "postgres").port
+            )
+        return Job(
+            redis_url=f"redis://127.0.0.1:{self.link(worker, 'redis').port}/{self.database}",
+            processor_url=f"http://127.0.0.1:{self.link(worker, 'processor').port}",
+            database_url=database_url,
+            customer=self.customer,
+            invoice=self.invoice,
+            amount=AMOUNT,
+            currency=CURRENCY,
+            lock_ttl_ms=self.spec.ttl_ms,
+            worker=worker,
+        )
+
+    def direct_job(self) -> Job:
+        """The job as --harness-setup gets it: the servers' own addresses, past every tap."""
+        job = self.job("A")
+        host, port = self.redis.address
+        payment = "{}:{}".format(*self.stack.processor.payment["A"])
+        postgres = self.stack.postgres
+        return replace(
+            job,
+            redis_url=f"redis://{host}:{port}/{self.database}",
+            processor_url=f"http://{payment}",
+            database_url=None if postgres is None or self.database_name is None else postgres.url(self.database_name),
+        )
+
+    async def deliver(self, name: str) -> Worker | None:
+        """Hands the job to a new process. None, with an event, when the process could not be started."""
+        await self.open_links(name)
+        delivery = 1 + sum(worker.name == name for worker in self.workers)
+        job = self.job(name)
+        output = Output(lambda said: self._said(name, said))
+        if not self.workers:
+            self.history.restart_clock()
+        self.history.add(
+            "queue", name, "delivered", delivery=delivery, customer=job.customer, invoice=job.invoice,
+            amount=job.amount, currency=job.currency, ttl_ms=self.spec.ttl_ms, lock=self.profile.lock,
+        )  # fmt: skip
+        try:
+            process = await self.crew.start(job, output)
+        except OSError as error:
+            output.close()
+            self.history.add("queue", name, "not-started", reason=str(error), delivery=delivery)
+            return None
+        output.started()
+        worker = Worker(name, delivery, process, output)
+        self.workers.append(worker)
+        return worker
+
+    def _said(self, name: str, said: dict[str, Any]) -> None:
+        fields = {key: value for key, value in said.items() if key not in ("event", "t_ms", "witness", "who", "what")}
+        self.history.add("worker", name, "said", event=said["event"], **fields)
+
+    async def ended(self, worker: Worker, timeout_s: float) -> bool:
+        """Waits for a worker's end and notes it; False when it has not ended in time."""
+        try:
+            status = await asyncio.wait_for(worker.process.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        if not worker.log:
+            worker.log = worker.output.close() or "\n"
+            self.history.add(
+                "queue", worker.name, "ended", at_ns=worker.process.ended_ns, exit=status, delivery=worker.delivery
+            )
+        return True
+
+    async def kill(self, worker: Worker) -> None:
+        """Ends a worker and its descendants that nobody waits for any more."""
+        if worker.process.returncode is None:
+            worker.killed = True
+            pids = await kill_tree(worker.process, timeout_s=KILL_TIMEOUT_S)
+            self.history.add("kernel", worker.name, "killed", processes=len(pids), delivery=worker.delivery)
+        await self.ended(worker, KILL_TIMEOUT_S)
+
+    def jitter(self, what: str) -> float:
+        """A fraction of a lease by which something is late in this run; 0 in the first run of each experiment."""
+        if self.spec.run == 1:
+            return 0.0
+        return random.Random(f"{self.spec.seed}/{self.spec.run}/{self.spec.id}/{what}").random() * JITTER_LEASES
+
+    @property
+    def a(self) -> Worker:
+        """Worker A."""
+        return self.workers[0]
+
+    @property
+    def lease_s(self) -> float:
+        return self.spec.ttl_ms / 1000
+
+    # --- faults ---
+
+    def strike(self, **detail: Any) -> None:
+        """The fault begins now."""
+        self.history.add("queue", "fault", "fault-struck", fault=self.spec.fault, place=self.spec.place, **detail)
+        self.struck_ns = now_ns()
+        self.struck.set()
+
+    def landed(self, witness: str, evidence: str) -> None:
+        self.history.add(witness, "fault", "landed", evidence=evidence)
+
+    def not_landed(self, reason: str) -> None:
+        self.history.add("queue", "fault", "not-landed", reason=reason)
+
+    async def hold_until_lifted(self, message: Message) -> Fate:
+        """A handler's way to hold a message for as long as the fault stands."""
+        self.history.add("tap", "A", "held", boundary=message.boundary)
+        await self.lifted.wait()
+        self.history.add("tap", "A", "let-go", boundary=message.boundary)
+        return Fate.DELIVER
+
+    async def prepare(self) -> None:
+        """Opens the links of A and B, and watches the lock."""
+        if self.uses_postgres and self.stack.postgres is not None:
+            await self.need_database()
+        for worker in ("A", "B"):
+            await self.open_links(worker)
+        if self.lock is not None:
+            self.watch.listen(self.database, self.lock.on_event)
+        if self.advisory is not None and self.database_name is not None:
+            self.stack.advisory.listen(self.database_name, self.advisory.on_rows)
+
+    async def close(self) -> None:
+        """Ends everything that is left, and gives back what was lent."""
+        if self.lock is not None:
+            self.lock.stop()
+        self.watch.unlisten(self.database)
+        if self.database_name is not None:
+            self.stack.advisory.unlisten(self.database_name)
+        for worker in self.workers:
+            await self.kill(worker)
+        for link in self.links.values():
+            link.close()
+        if self.database_name is not None and self.stack.postgres is not None:
+            await self.stack.postgres.give_back(self.database_name)
+
+
+def starved_ms(workers: list[Worker]) -> float:
+    """The longest wait for a CPU among ended workers, beyond a quarter of the time each lived, in milliseconds."""
+    worst = 0.0
+    for worker in workers:
+        process = worker.process
+        lived_ns = (process.ended_ns or now_ns()) - process.started_ns
+        delay_ns = process.run_delay_ns or kernel.run_delay_ns(process.pid) or 0
+        worst = max(worst, (delay_ns - lived_ns / 4) / 1e6)
+    return worst

@@ -1,0 +1,254 @@
+"""Runs many experiments side by side: one stack, one monitor, a database and two or three processes for each.
+
+An experiment waits for most of its time, so hundreds can wait together. What comes out inconclusive is run again, alone,
+a bounded number of times, once everything else is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness import faults
+from harness.baseline import Observer, complaint
+from harness.bench import Bench
+from harness.crew import Crew, SubjectError, crews_for
+from harness.experiment import Experiment, Outcome, Setup, failed
+from harness.locks import KeyspaceWatch
+from harness.monitor import Gate, Monitor
+from harness.processes import HarnessError, Keeper
+from harness.profile import Profile
+from harness.spec import EXACTLY_ONE, INCONCLUSIVE, Spec
+from harness.stack import Stack, StackError
+from harness.stack.local import LocalStack
+from harness.stack.redis import DATABASES
+from harness.subject import Subject
+
+MOST_ATTEMPTS = 3
+MOST_IN_FLIGHT = 400
+BASELINE = "baseline"
+CONTROL = "naive-ttl"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What a run is asked to do."""
+
+    subjects: Sequence[Subject]
+    ttl_ms: int = 1000
+    seed: int = 0
+    cwd: str = "."
+    stack: str = "local"
+    setup: Setup | None = None
+    controls: Sequence[Subject] = ()
+    """Subjects run beside the user's own, to show that the fault does what it should."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """One experiment's attempts, and the outcome everybody waits for."""
+
+    spec: Spec
+    done: asyncio.Future[Outcome]
+    attempts: list[Outcome] = field(default_factory=list)
+
+
+class Engine:
+    """Owns the keeper, the stack and the experiments of a run. All methods are for its own event loop."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.crews: dict[str, Crew] = {}
+        self.profiles: dict[str, Profile] = {}
+        self.entries: dict[str, Entry] = {}
+        self.on_done: Callable[[Entry], None] | None = None
+        self.keeper: Keeper
+        self.stack: Stack
+        self.monitor: Monitor
+        self.gate: Gate
+        self._watch: KeyspaceWatch
+        self._numbers = itertools.count(1)
+        self._free: deque[int] = deque(range(1, DATABASES))
+        self._ready: dict[str, asyncio.Future[str | None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._again: deque[Entry] = deque()
+        self._retrying = False
+
+    async def start(self) -> None:
+        """Starts everything. Raises StackError, SubjectError, HarnessError; what was started is then stopped again."""
+        faults.load_all()
+        self.keeper = await Keeper.launch()
+        try:
+            self.stack = LocalStack(self.keeper)
+            subjects = list({s.name: s for s in [*self.config.subjects, *self.config.controls]}.values())
+            starting = asyncio.gather(self.stack.start(), crews_for(subjects, self.keeper, self.config.cwd))
+            _, self.crews = await starting
+            self._watch = KeyspaceWatch(self.stack.redis)
+            await self._watch.start()
+            if (error_ms := await self.stack.processor.clock_error_ms()) > 0:
+                raise StackError(
+                    f"the processor's clock is {error_ms:.0f} ms off ours: both must run on one machine and one kernel"
+                )
+        except BaseException:
+            await asyncio.to_thread(self.keeper.shut_down)
+            raise
+        self.monitor = Monitor(self.stack.server_pids)
+        self.monitor.start()
+        self.gate = Gate(self.monitor, most=MOST_IN_FLIGHT)
+
+    async def stop(self) -> None:
+        """Ends everything; experiments under way are abandoned."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.monitor.stop()
+        await self._watch.stop()
+        await self.stack.stop()
+        await asyncio.to_thread(self.keeper.shut_down)
+
+    # --- experiments ---
+
+    def submit(self, specs: Sequence[Spec]) -> None:
+        """Puts experiments into the run; those already there are left alone."""
+        loop = asyncio.get_running_loop()
+        for spec in specs:
+            if spec.id not in self.entries:
+                self.entries[spec.id] = Entry(spec, loop.create_future())
+                self._spawn(self._carry_out(self.entries[spec.id]))
+
+    async def outcome(self, spec_id: str) -> Outcome:
+        """The outcome of an experiment that was submitted. Raises KeyError."""
+        return await asyncio.shield(self.entries[spec_id].done)
+
+    async def ready(self, subject: str) -> str | None:
+        """Runs a subject's baseline, once; None when it is fit to be tried, else what is wrong with it."""
+        if subject not in self._ready:
+            self._ready[subject] = asyncio.ensure_future(self._baseline(subject))
+        return await asyncio.shield(self._ready[subject])
+
+    async def _carry_out(self, entry: Entry) -> None:
+        spec = entry.spec
+        wrong = await self.ready(spec.subject)
+        if wrong is not None:
+            self._finish(entry, failed(spec, f"{spec.subject} is not fit to be tried: {wrong}"))
+            return
+        await self._attempt(entry)
+
+    async def _attempt(self, entry: Entry) -> None:
+        await self.gate.enter()
+        try:
+            outcome = await self._run(entry.spec, self.profiles[entry.spec.subject])
+        finally:
+            self.gate.leave()
+        if outcome.verdict.kind == INCONCLUSIVE and len(entry.attempts) + 1 < MOST_ATTEMPTS:
+            entry.attempts.append(outcome)
+            self._again.append(entry)
+        else:
+            self._finish(entry, outcome)
+        self._maybe_retry()
+
+    def _finish(self, entry: Entry, outcome: Outcome) -> None:
+        entry.attempts.append(outcome)
+        entry.done.set_result(outcome)
+        if self.on_done is not None:
+            self.on_done(entry)
+
+    def _maybe_retry(self) -> None:
+        """When nothing else is under way, what was inconclusive runs again, alone."""
+        if self._again and not self._retrying and self.gate.in_flight == 0 and self.gate.waiting == 0:
+            self._retrying = True
+            self._spawn(self._retry())
+
+    async def _retry(self) -> None:
+        try:
+            while self._again and self.gate.waiting == 0:
+                await self._attempt(self._again.popleft())
+        finally:
+            self._retrying = False
+        self._maybe_retry()
+
+    async def _run(self, spec: Spec, profile: Profile, observer: list[Observer] | None = None) -> Outcome:
+        database = self._free.popleft()
+        number = next(self._numbers)
+        bench = Bench(
+            spec=spec,
+            stack=self.stack,
+            crew=self.crews[spec.subject],
+            profile=profile,
+            redis=self.stack.redis,
+            watch=self._watch,
+            monitor=self.monitor,
+            database=database,
+            customer=f"cus-{number:06}",
+            invoice=f"inv-{number:06}",
+        )
+        if observer is not None:
+            observer.append(Observer(bench))
+        try:
+            return await Experiment(bench, self.config.setup, observer[0] if observer else None).run()
+        finally:
+            await self.stack.redis.flush(database)
+            await self.stack.processor.forget(bench.customer)
+            self._free.append(database)
+
+    # --- baselines ---
+
+    def _baseline_spec(self, subject: str) -> Spec:
+        return Spec(BASELINE, subject, "none", "none", self.config.ttl_ms, seed=self.config.seed)
+
+    async def _baseline(self, subject: str) -> str | None:
+        spec = self._baseline_spec(subject)
+        entry = self.entries.setdefault(spec.id, Entry(spec, asyncio.get_running_loop().create_future()))
+        while True:
+            observers: list[Observer] = []
+            await self.gate.enter()
+            try:
+                outcome = await self._run(spec, Profile(subject), observers)
+            finally:
+                self.gate.leave()
+            if outcome.verdict.kind != INCONCLUSIVE or len(entry.attempts) + 1 >= MOST_ATTEMPTS:
+                break
+            entry.attempts.append(outcome)
+        self._finish(entry, outcome)
+        profile = observers[0].learn(subject)
+        self.profiles[subject] = profile
+        factor = self.crews[subject].subject.lease_factor
+        wrong = complaint(profile, self.config.ttl_ms, factor)
+        if wrong is None and outcome.verdict.kind != EXACTLY_ONE:
+            wrong = f"without any fault the verdict is {outcome.verdict.kind}: {outcome.verdict.reason}"
+        return wrong if wrong is None else wrong + last_words(outcome.workers)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        """The engine itself failed: nobody waits for ever."""
+        for entry in self.entries.values():
+            if not entry.done.done():
+                entry.done.set_exception(HarnessError(f"the harness failed: {type(error).__name__}: {error}"))
+                entry.done.exception()
+
+
+def last_words(workers: Sequence[Mapping[str, Any]]) -> str:
+    """The last lines of output of every worker that failed, for a message."""
+    told = ""
+    for worker in workers:
+        if worker["exit"] not in (0, 75):
+            lines = str(worker["log"]).strip().splitlines()[-12:]
+            told += f"\n{worker['name']} ended with status {worker['exit']}; its last output:\n  " + "\n  ".join(lines)
+    return told
+
+
+__all__ = ["Config", "Engine", "Entry", "SubjectError", "last_words"]

@@ -1,0 +1,181 @@
+"""Run one experiment: a subject, a fault at a place, one invoice, one history, one verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from harness.baseline import Observer
+from harness.bench import Bench, starved_ms
+from harness.faults import FAULTS, Fault
+from harness.history import History, now_ns
+from harness.jobqueue import A_ENDS_WITHIN_LEASES, JobQueue
+from harness.processes import HarnessError
+from harness.spec import INCONCLUSIVE, NOT_APPLICABLE, Spec
+from harness.stack import StackError
+from harness.stack.processor import Account
+from harness.verdict import STALL_FRACTION, Verdict, judge
+
+Setup = Callable[[dict[str, str]], Awaitable[None]]
+"""--harness-setup: called with the contract's environment before each experiment. Raises HarnessError."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one run of one experiment came to."""
+
+    spec: Spec
+    verdict: Verdict
+    history: History
+    workers: list[dict[str, Any]]
+    wall_s: float
+    recovery_s: float | None = None
+
+    @property
+    def surprising(self) -> bool:
+        """True when the run must not be green for it."""
+        return self.verdict.kind not in (self.spec.expected, NOT_APPLICABLE)
+
+
+class Experiment:
+    """One run on one bench."""
+
+    def __init__(self, bench: Bench, setup: Setup | None = None, observer: Observer | None = None) -> None:
+        self.bench = bench
+        self._setup = setup
+        self._observer = observer
+        self._started_s = time.monotonic()
+
+    async def run(self) -> Outcome:
+        """Runs to the end, whatever happens: what goes wrong in the harness is an inconclusive verdict."""
+        bench = self.bench
+        fault_class = FAULTS[bench.spec.fault]
+        if (why := fault_class.inapplicable(bench.profile, bench.spec.place)) is not None:
+            return not_applicable(bench.spec, why)
+        fault = fault_class(bench)
+        try:
+            await self._drive(fault)
+        except (HarnessError, StackError, RedisError, OSError) as error:
+            bench.history.add("queue", "fault", "harness-failed", reason=f"{type(error).__name__}: {error}")
+        finally:
+            try:
+                await fault.clean_up()
+                await bench.close()
+            except (HarnessError, StackError, RedisError, OSError) as error:
+                bench.history.add("queue", "fault", "harness-failed", reason=f"while cleaning up: {error}")
+        return self._outcome()
+
+    async def _drive(self, fault: Fault) -> None:
+        bench = self.bench
+        await bench.prepare()
+        if self._observer is not None:
+            self._observer.watch()
+        if self._setup is not None:
+            await self._setup(bench.direct_job().to_env())
+        await fault.arm()
+        await JobQueue(bench, self._charges).run(fault.lift)
+        account = await self._settled()
+        self._note_processor(account)
+        if bench.lock is not None:
+            await bench.lock.settle()
+        await fault.witness()
+        self._note_stalls()
+        self._note_failures(account)
+        for charge in account.charges:
+            bench.history.add(
+                "ledger", charge["who"] or "?", "charge", at_ns=charge["committed_ns"], charge=charge["id"],
+                customer=charge["customer"], invoice=charge["invoice"], amount=charge["amount"],
+                currency=charge["currency"], token=charge["fencing_token"], key=charge["idempotency_key"],
+            )  # fmt: skip
+        bench.history.add("queue", "queue", "judged")
+
+    async def _charges(self) -> int:
+        account = await self.bench.stack.processor.account(self.bench.customer)
+        return [charge["invoice"] for charge in account.charges].count(self.bench.invoice) + account.in_flight
+
+    async def _settled(self) -> Account:
+        """The processor's account once nothing of this customer is in flight any more."""
+        bench = self.bench
+        deadline = time.monotonic() + A_ENDS_WITHIN_LEASES * bench.lease_s
+        pause_s = 0.002
+        while True:
+            account = await bench.stack.processor.account(bench.customer)
+            if account.in_flight == 0:
+                return account
+            if time.monotonic() > deadline:
+                raise HarnessError(f"{account.in_flight} requests are still in flight at the processor; cannot count")
+            await asyncio.sleep(pause_s)
+            pause_s = min(0.05, pause_s * 2)
+
+    def _note_processor(self, account: Account) -> None:
+        for entry in account.log:
+            detail = {
+                key: value for key, value in entry.items() if key not in ("t_ns", "who", "what") and value is not None
+            }
+            self.bench.history.add("processor", entry["who"] or "?", entry["what"], at_ns=entry["t_ns"], **detail)
+
+    def _note_stalls(self) -> None:
+        """What the machine did to this experiment; only what could have decided something is noted."""
+        bench = self.bench
+        threshold_ms = STALL_FRACTION * bench.spec.ttl_ms
+        if (worst_ms := starved_ms(bench.workers)) > threshold_ms:
+            bench.history.add("monitor", "queue", "stall", ms=round(worst_ms, 1), of="a worker")
+        for stall in bench.monitor.since(bench.history.started_ns, threshold_ms):
+            bench.history.add("monitor", "queue", "stall", at_ns=stall.at_ns, ms=round(stall.ms, 1), of=stall.of)
+
+    def _note_failures(self, account: Account) -> None:
+        bench = self.bench
+        for link in bench.links.values():
+            for error in link.errors:
+                reason = f"the tap on {link.worker}'s {link.name} link failed: {type(error).__name__}: {error}"
+                bench.history.add("queue", "fault", "harness-failed", reason=reason)
+        if account.boot != bench.stack.processor.boot:
+            bench.history.add("processor", "queue", "processor-restarted")
+        if (died := bench.stack.died()) is not None:
+            bench.history.add("queue", "queue", "server-died", reason=died)
+        if bench.watch.broken is not None and not bench.redis.own:
+            bench.history.add("queue", "queue", "server-died", reason=bench.watch.broken)
+
+    def _outcome(self) -> Outcome:
+        bench = self.bench
+        workers = [
+            {"name": worker.name, "exit": worker.process.returncode, "log": worker.log.strip("\n")}
+            for worker in bench.workers
+        ]
+        return Outcome(
+            bench.spec,
+            judge(bench.history),
+            bench.history,
+            workers,
+            time.monotonic() - self._started_s,
+            self._recovery_s(),
+        )
+
+    def _recovery_s(self) -> float | None:
+        """How long the customer stayed locked for the next worker after A was killed holding the lock."""
+        history = self.bench.history
+        killed = history.select("killed", who="A")
+        held = history.select("lock-granted", who="A")
+        if not killed or not held:
+            return None
+        later = [event for event in history.select("lock-granted") if event.who != "A" and event.t_ms > killed[0].t_ms]
+        return None if not later else round((later[0].t_ms - killed[0].t_ms) / 1000, 3)
+
+
+def not_applicable(spec: Spec, reason: str) -> Outcome:
+    """The outcome of an experiment that was not run because it does not concern the subject."""
+    history = History()
+    history.add("queue", "fault", "inapplicable", reason=reason)
+    return Outcome(spec, Verdict(NOT_APPLICABLE, reason, 0, landed=False, contended=False), history, [], 0.0)
+
+
+def failed(spec: Spec, reason: str) -> Outcome:
+    """The outcome of an experiment that could not even begin."""
+    history = History(started_ns=now_ns())
+    history.add("queue", "fault", "harness-failed", reason=reason)
+    return Outcome(spec, Verdict(INCONCLUSIVE, reason, 0, landed=False, contended=False), history, [], 0.0)

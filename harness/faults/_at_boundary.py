@@ -1,0 +1,61 @@
+"""What the faults share that strike when one message of A's is under way: a boundary, and a hold on the message."""
+
+from __future__ import annotations
+
+import asyncio
+
+from harness.bench import Bench
+from harness.faults import Fault, boundary_of
+from harness.network.tap import Fate, Message
+from harness.profile import Profile
+
+HELD_LEASES = 1.2
+"""How long the charge is held in the run whose renewals are boundaries too."""
+
+
+class AtBoundary(Fault):
+    """A fault that strikes when A's message crosses a boundary: the message is held while strike() runs."""
+
+    boundary: str
+
+    @classmethod
+    def inapplicable(cls, profile: Profile, place: str) -> str | None:
+        if boundary_of(profile, place) is None:
+            return f"the baseline found no message of this subject that is its {place}"
+        return None
+
+    async def arm(self) -> None:
+        bench = self.bench
+        self.boundary = boundary_of(bench.profile, bench.spec.place) or bench.spec.place
+        bench.at_boundary[self.boundary] = self.strike
+        if self.boundary in bench.profile.held_boundaries:
+            hold_charge(bench)
+
+    async def strike(self, message: Message) -> Fate:
+        """The message is here; what becomes of it is returned."""
+        raise NotImplementedError
+
+    def never_struck(self) -> bool:
+        """Notes that A never got to the boundary."""
+        if self.bench.struck.is_set():
+            return False
+        seen = [
+            str(event.detail["boundary"])
+            for event in self.bench.history
+            if event.witness == "tap" and event.who == "A" and event.what in ("request", "reply")
+        ]
+        self.bench.not_landed(f"A never reached {self.boundary}; its messages were {', '.join(seen) or 'none'}")
+        return True
+
+
+def hold_charge(bench: Bench) -> None:
+    """Holds A's charge request for 1.2 leases, whatever else happens: long enough for a lease to be renewed."""
+    charge = f"{bench.profile.points['charge']}.request"
+
+    async def hold(message: Message) -> Fate:
+        bench.history.add("tap", "A", "held", boundary=message.boundary)
+        await asyncio.sleep(HELD_LEASES * bench.lease_s)
+        bench.history.add("tap", "A", "let-go", boundary=message.boundary)
+        return Fate.DELIVER
+
+    bench.at_boundary.setdefault(charge, hold)

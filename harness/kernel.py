@@ -1,0 +1,113 @@
+"""What the kernel says about processes and sockets: the witness that neither a worker nor the harness can fool.
+
+Linux only: /proc (proc(5)), prctl(2), TCP_INFO (tcp(7)).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_libc_prctl: Callable[..., int] = ctypes.CDLL(None, use_errno=True).prctl
+
+_STOPPED = frozenset("tT")
+_GONE = frozenset("ZX")
+_TCP_INFO_BYTES_ACKED = 120
+_TCP_INFO_SIZE = 136
+
+
+def adopt_orphans() -> None:
+    """Makes this process the parent of every descendant whose own parent dies, so that none can escape its tree."""
+    _libc_prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with_parent() -> None:
+    """Asks the kernel to kill this process when its parent dies. Must be called after a change of user."""
+    _libc_prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def children(pid: int) -> list[int]:
+    """The children of a process, of all its threads. Empty when it is gone."""
+    found: list[int] = []
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return found
+    for thread in threads:
+        try:
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found.extend(map(int, file.read().split()))
+        except OSError:
+            continue
+    return found
+
+
+def tree(pid: int) -> list[int]:
+    """A process and all its descendants, parents first."""
+    found = [pid]
+    for member in found:
+        found.extend(child for child in children(member) if child not in found)
+    return found
+
+
+def thread_states(pid: int) -> dict[int, str]:
+    """The state letter of every thread of a process (proc(5): R, S, D, T, Z, ...). Empty when it is gone."""
+    states: dict[int, str] = {}
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return states
+    for thread in threads:
+        try:
+            with open(f"/proc/{pid}/task/{thread}/stat", "rb") as file:
+                stat = file.read()
+        except OSError:
+            continue
+        states[int(thread)] = chr(stat[stat.rindex(b")") + 2])
+    return states
+
+
+def all_stopped(pids: list[int]) -> bool:
+    """True when every thread of every process is stopped, or dead."""
+    return all(state in _STOPPED or state in _GONE for pid in pids for state in thread_states(pid).values())
+
+
+def all_gone(pids: list[int]) -> bool:
+    """True when every process has ended (a zombie that its parent has not reaped yet has ended)."""
+    return all(state in _GONE for pid in pids for state in thread_states(pid).values())
+
+
+def run_delay_ns(pid: int) -> int | None:
+    """How long a process has waited for a CPU since it started, in nanoseconds; None when it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def send_signal(pids: list[int], number: int) -> None:
+    """Signals each process that still is there."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def tcp_bytes(sock: socket.socket) -> tuple[int, int]:
+    """(bytes that the peer's kernel has acknowledged, bytes received from the peer) on one TCP connection.
+
+    The first counts the SYN as one byte (RFC 793), so compare with a tolerance of one.
+    """
+    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
+    if len(info) < _TCP_INFO_SIZE:
+        return 0, 0
+    acked, received = struct.unpack_from("=QQ", info, _TCP_INFO_BYTES_ACKED)
+    return int(acked), int(received)

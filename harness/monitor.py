@@ -1,0 +1,113 @@
+"""The watch on the machine: load must not decide a verdict, so it is measured, kept low, and told.
+
+Two measures: how late the harness's own timers fire, and how long the servers waited for a CPU (/proc/PID/schedstat).
+Workers' own waits are read when they end (harness/bench.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from harness import kernel
+from harness.history import now_ns
+
+_TICK_S = 0.01
+_SERVERS_EVERY = 5
+_KEPT_MS = 20.0
+"""Shorter stalls are nobody's business: no lease is that short."""
+_CALM_MS = 6.0
+_BUSY_MS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    at_ns: int
+    ms: float
+    of: str
+
+
+class Monitor:
+    """Measures all the time; tells experiments what happened, and the gate how much more the machine can take."""
+
+    def __init__(self, servers: Callable[[], Mapping[str, int]]) -> None:
+        self._servers = servers
+        self._stalls: deque[Stall] = deque(maxlen=10_000)
+        self._delays: dict[int, int] = {}
+        self._task: asyncio.Task[None] | None = None
+        self.lateness_ms = 0.0
+        """How late timers fire, averaged over about a tenth of a second."""
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        ticks = 0
+        while True:
+            before = now_ns()
+            await asyncio.sleep(_TICK_S)
+            late_ms = (now_ns() - before) / 1e6 - _TICK_S * 1e3
+            self.lateness_ms += (max(0.0, late_ms) - self.lateness_ms) / 10
+            if late_ms > _KEPT_MS:
+                self._stalls.append(Stall(now_ns(), late_ms, "the harness"))
+            ticks += 1
+            if ticks % _SERVERS_EVERY == 0:
+                self._look_at_servers()
+
+    def _look_at_servers(self) -> None:
+        for name, pid in self._servers().items():
+            delay = kernel.run_delay_ns(pid)
+            if delay is None:
+                continue
+            waited_ms = (delay - self._delays.get(pid, delay)) / 1e6
+            self._delays[pid] = delay
+            if waited_ms > _KEPT_MS:
+                self._stalls.append(Stall(now_ns(), waited_ms, name))
+
+    def since(self, at_ns: int, threshold_ms: float) -> list[Stall]:
+        """The stalls of more than threshold_ms since a moment on the one clock."""
+        return [stall for stall in self._stalls if stall.at_ns >= at_ns and stall.ms > threshold_ms]
+
+
+class Gate:
+    """Admits experiments: more while the machine is calm, fewer when its timers fire late."""
+
+    def __init__(self, monitor: Monitor, *, most: int, start: int | None = None) -> None:
+        self._monitor = monitor
+        self._most = most
+        self.limit = float(start or min(most, 32 * (os.cpu_count() or 1)))
+        self.in_flight = 0
+        self.waiting = 0
+        self._adapted_ns = now_ns()
+
+    async def enter(self) -> None:
+        """Returns when one more experiment may begin. Starts are a few milliseconds apart, so that they do not clump."""
+        self.waiting += 1
+        try:
+            while self.in_flight >= int(self.limit) or self._monitor.lateness_ms > _BUSY_MS:
+                self._adapt()
+                await asyncio.sleep(0.005)
+            self.in_flight += 1
+        finally:
+            self.waiting -= 1
+        self._adapt()
+
+    def leave(self) -> None:
+        self.in_flight -= 1
+
+    def _adapt(self) -> None:
+        if now_ns() - self._adapted_ns < 100_000_000:
+            return
+        self._adapted_ns = now_ns()
+        if self._monitor.lateness_ms > _BUSY_MS:
+            self.limit = max(2.0, self.limit * 0.8)
+        elif self._monitor.lateness_ms < _CALM_MS and self.waiting:
+            self.limit = min(float(self._most), self.limit + 4)

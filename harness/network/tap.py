@@ -1,0 +1,376 @@
+"""The tap: a transparent TCP relay on a worker's link to one server, where every message can be seen, held or lost.
+
+    worker -> tap -> (Toxiproxy ->) server
+
+It knows each message by its boundary, link.label.n.side: the n-th time this label crosses this link. Connections are
+no part of the name, because a watchdog borrows a pooled connection of the main thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import socket
+import struct
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness import kernel
+from harness.history import now_ns
+from harness.network import http, pgwire, resp
+from harness.network.framing import BYTES, Frame, Framer, Opaque
+
+Address = tuple[str, int]
+
+FRAMERS: dict[str, Callable[[], tuple[Framer, Framer]]] = {
+    "redis": resp.framers,
+    "processor": http.framers,
+    "postgres": pgwire.framers,
+}
+_UPSTREAM_PROBE_S = 0.02
+_NO_LINGER = struct.pack("ii", 1, 0)
+
+
+class Fate(enum.Enum):
+    """What becomes of a message that was intercepted."""
+
+    DELIVER = "deliver"
+    DROP = "drop"
+    """Never delivered, and nothing behind it in its direction either: the connection is closed in silence."""
+    RESET = "reset"
+    """Never delivered; both sides of the connection see a reset (RST)."""
+
+
+@dataclass(slots=True)
+class Message:
+    """One message of a worker on a link. side is "request" or "reply"; at_ns is when the tap had it whole."""
+
+    link: str
+    label: str
+    n: int
+    side: str
+    raw: bytes
+    info: dict[str, Any]
+    connection: Connection
+    at_ns: int
+
+    @property
+    def boundary(self) -> str:
+        return f"{self.link}.{self.label}.{self.n}.{self.side}"
+
+    def held_bytes(self) -> int:
+        """How many bytes the kernel counts as sent by one side and not received by the other, in this direction."""
+        return self.connection.kernel_gap(self.side)
+
+
+Handler = Callable[[Message], Awaitable[Fate]]
+Interceptor = Callable[[Message], Handler | None]
+
+
+@dataclass(slots=True)
+class _Direction:
+    """One direction of one connection: frames wait here while an earlier one is held."""
+
+    side: str
+    framer: Framer
+    waiting: deque[Frame] = field(default_factory=deque)
+    busy: bool = False
+    ended: bool = False
+
+
+class _Side(asyncio.Protocol):
+    """The worker's or the server's half of a connection."""
+
+    def __init__(self, connection: Connection, direction: _Direction) -> None:
+        self.connection = connection
+        self.direction = direction
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.connection.made(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.connection.received(self.direction, data)
+
+    def eof_received(self) -> bool:
+        self.connection.ended(self.direction)
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.connection.lost(self, exc)
+
+    def pause_writing(self) -> None:
+        self.connection.flow(self, paused=True)
+
+    def resume_writing(self) -> None:
+        self.connection.flow(self, paused=False)
+
+
+class Connection:
+    """One connection of a worker, and the one to the server that carries it on."""
+
+    def __init__(self, link: Link) -> None:
+        requests, replies = FRAMERS[link.name]() if link.name in FRAMERS else (Opaque(), Opaque())
+        self.link = link
+        self.requests = _Direction("request", requests)
+        self.replies = _Direction("reply", replies)
+        self.worker = _Side(self, self.requests)
+        self.server = _Side(self, self.replies)
+        self.unanswered: deque[tuple[str, int]] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self.upstream_port: int | None = None
+        """Our own port on the connection to the server: how the server's account names this worker."""
+
+    def made(self, side: _Side) -> None:
+        if side is self.worker:
+            self.link.connections.add(self)
+            self.requests.busy = True  # nothing goes on before the server's side stands
+            self._spawn(self._connect())
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            host, port = await self.link.upstream()
+            transport, _ = await loop.create_connection(lambda: self.server, host, port)
+        except OSError as error:
+            self.link.upstream_refused(error)
+            self.reset()
+            return
+        if self._closed:
+            transport.abort()
+            return
+        self.upstream_port = transport.get_extra_info("sockname")[1]
+        self.requests.busy = False
+        self._pump(self.requests)
+
+    def received(self, direction: _Direction, data: bytes) -> None:
+        direction.waiting.extend(direction.framer.feed(data))
+        self._pump(direction)
+
+    def ended(self, direction: _Direction) -> None:
+        if rest := direction.framer.rest():
+            direction.waiting.append(Frame(BYTES if direction is self.requests else "", rest))
+        direction.ended = True
+        self._pump(direction)
+
+    def _pump(self, direction: _Direction) -> None:
+        link = self.link
+        while direction.waiting and not direction.busy and not self._closed:
+            message = self._message(direction, direction.waiting.popleft())
+            link.on_message(message)
+            handler = link.interceptor(message) if link.interceptor else None
+            if handler is None:
+                self._write(direction, message.raw)
+            else:
+                direction.busy = True
+                self._spawn(self._intercept(direction, message, handler))
+        if direction.ended and not direction.waiting and not direction.busy and not self._closed:
+            target = self._target(direction)
+            if target is not None and target.can_write_eof() and not target.is_closing():
+                target.write_eof()
+            if self.requests.ended and self.replies.ended:
+                self.close()
+
+    def _message(self, direction: _Direction, frame: Frame) -> Message:
+        if direction is self.requests:
+            label, n = frame.label, self.link.count(frame.label)
+            if not frame.info.get("silent"):
+                self.unanswered.append((label, n))
+        elif frame.label:
+            label, n = frame.label, self.link.count(frame.label)
+        elif self.unanswered:
+            label, n = self.unanswered.popleft()
+        else:
+            label, n = "unasked", self.link.count("unasked")
+        return Message(self.link.name, label, n, direction.side, frame.raw, frame.info, self, now_ns())
+
+    async def _intercept(self, direction: _Direction, message: Message, handler: Handler) -> None:
+        fate = await handler(message)
+        if self._closed:
+            return
+        if fate is Fate.DELIVER:
+            self._write(direction, message.raw)
+            direction.busy = False
+            self._pump(direction)
+        elif fate is Fate.RESET:
+            self.reset()
+        else:
+            self.close()
+
+    def _target(self, direction: _Direction) -> asyncio.Transport | None:
+        return (self.server if direction is self.requests else self.worker).transport
+
+    def _write(self, direction: _Direction, data: bytes) -> None:
+        target = self._target(direction)
+        if target is not None and not target.is_closing():
+            target.write(data)
+
+    def flow(self, full: _Side, *, paused: bool) -> None:
+        """Back-pressure: while one side cannot take more, the other is not read."""
+        source = (self.worker if full is self.server else self.server).transport
+        if source is not None and not source.is_closing():
+            source.pause_reading() if paused else source.resume_reading()
+
+    def lost(self, side: _Side, exc: Exception | None) -> None:
+        if self._closed:
+            return
+        direction = side.direction
+        if exc is not None and not direction.waiting and not direction.busy:
+            self.reset()  # a reset on one side is a reset on the other
+        elif not direction.ended:  # what was sent before the end still is on its way
+            self.ended(direction)
+
+    def kernel_gap(self, side: str) -> int:
+        """Bytes that the kernel took from one side and that the other side's kernel has not acknowledged."""
+        source, target = (self.worker, self.server) if side == "request" else (self.server, self.worker)
+        if source.transport is None:
+            return 0
+        _, received = kernel.tcp_bytes(source.transport.get_extra_info("socket"))
+        acked = 0
+        if target.transport is not None:
+            acked, _ = kernel.tcp_bytes(target.transport.get_extra_info("socket"))
+        return received - max(0, acked - 1)
+
+    def reset(self) -> None:
+        """Both sides see a reset."""
+        for side in (self.worker, self.server):
+            if side.transport is not None:
+                sock = side.transport.get_extra_info("socket")
+                if sock is not None and sock.fileno() >= 0:
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        self._shut(abort=True)
+
+    def close(self) -> None:
+        """Both sides see an orderly end."""
+        self._shut(abort=False)
+
+    def _shut(self, *, abort: bool) -> None:
+        self._closed = True
+        self.link.connections.discard(self)
+        for side in (self.worker, self.server):
+            if side.transport is not None:
+                side.transport.abort() if abort else side.transport.close()
+        current = asyncio.current_task()
+        for task in self._tasks:
+            if task is not current:
+                task.cancel()
+
+    def _spawn(self, coroutine: Any) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.link.failed(error)
+
+
+class Link:
+    """One worker's path to one server. Listens on loopback; upstream says where the server is, each time anew."""
+
+    def __init__(
+        self,
+        name: str,
+        worker: str,
+        upstream: Callable[[], Awaitable[Address]],
+        on_message: Callable[[Message], None],
+    ) -> None:
+        self.name = name
+        self.worker = worker
+        self.upstream = upstream
+        self.on_message = on_message
+        self.interceptor: Interceptor | None = None
+        self.connections: set[Connection] = set()
+        self.errors: list[BaseException] = []
+        self.accepted = 0
+        self.port = 0
+        self._counts: Counter[str] = Counter()
+        self._server: asyncio.Server | None = None
+        self._reserved: socket.socket | None = None
+        self._probe: asyncio.Task[None] | None = None
+
+    async def open(self) -> Address:
+        """Starts to listen and returns the address."""
+        sock = self._bound(self.port)
+        self.port = sock.getsockname()[1]
+        await self._listen(sock)
+        return "127.0.0.1", self.port
+
+    @staticmethod
+    def _bound(port: int) -> socket.socket:
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.bind(("127.0.0.1", port))
+        return sock
+
+    async def _listen(self, sock: socket.socket) -> None:
+        self._server = await asyncio.get_running_loop().create_server(self._accept, sock=sock, backlog=128)
+
+    def _accept(self) -> _Side:
+        self.accepted += 1
+        return Connection(self).worker
+
+    def count(self, label: str) -> int:
+        self._counts[label] += 1
+        return self._counts[label]
+
+    def refuse(self) -> None:
+        """New connections are refused from now on (ECONNREFUSED); the port stays ours, bound but not listening."""
+        if self._server is not None:
+            self._reserved = self._bound(self.port)
+            self._server.close()
+            self._server = None
+
+    async def accept_again(self) -> None:
+        """Ends refuse()."""
+        if self._server is None:
+            await self._listen(self._bound(self.port))
+            if self._reserved is not None:
+                self._reserved.close()
+                self._reserved = None
+
+    def upstream_refused(self, error: OSError) -> None:
+        """The server refuses, so the link does too, until the server accepts again."""
+        if self._probe is None or self._probe.done():
+            self.refuse()
+            self._probe = asyncio.get_running_loop().create_task(self._until_upstream_accepts())
+
+    async def _until_upstream_accepts(self) -> None:
+        while True:
+            await asyncio.sleep(_UPSTREAM_PROBE_S)
+            try:
+                _, writer = await asyncio.open_connection(*await self.upstream())
+            except OSError:
+                continue
+            writer.close()
+            await self.accept_again()
+            return
+
+    def reset_all(self) -> int:
+        """Resets every connection of this link; returns how many there were."""
+        connections = list(self.connections)
+        for connection in connections:
+            connection.reset()
+        return len(connections)
+
+    def failed(self, error: BaseException) -> None:
+        """A handler or the relay itself failed: whoever judges must know."""
+        self.errors.append(error)
+
+    def close(self) -> None:
+        """Stops listening and closes every connection."""
+        if self._probe is not None:
+            self._probe.cancel()
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        if self._reserved is not None:
+            self._reserved.close()
+        for connection in list(self.connections):
+            connection.close()

