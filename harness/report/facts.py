@@ -1,0 +1,246 @@
+"""What an experiment's events say about leases, charges and processes: read once, told by every output.
+
+The text timeline, the sentence in money terms and the drawing all start here, so they cannot disagree. Events are plain
+dicts as in results.json; keys that are missing are treated as not known, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+WORKERS = ("A", "B", "C")
+Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One time that one worker had the lock, by the server's account.
+
+    end: expired, released or lost; open when the history ends with the lock held. due_ms: when it would have run out
+    without a further renewal, None for a lock without a lease.
+    """
+
+    holder: str
+    start_ms: float
+    end_ms: float | None
+    end: str
+    lease_ms: float | None
+    due_ms: float | None
+    token: Any
+    renewals: tuple[float, ...] = ()
+
+    def over_at(self, ms: float) -> bool:
+        return self.end_ms is not None and self.end_ms <= ms
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """One charge that the ledger holds. at_ms is None where only the ledger, not the processor's log, tells of it."""
+
+    at_ms: float | None
+    who: str
+    token: Any = None
+    key: str | None = None
+    charge: str | None = None
+    amount: int | None = None
+    currency: str | None = None
+    customer: str | None = None
+    invoice: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A charge the processor said no to."""
+
+    at_ms: float
+    who: str
+    code: str
+    token: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From when to when something of somebody lasted; end_ms is None when the history ends before it does."""
+
+    who: str
+    start_ms: float
+    end_ms: float | None
+    label: str = ""
+
+
+@dataclass(slots=True)
+class Facts:
+    """All of it, in order of time. exits: how each delivery ended, None for one that was killed or still runs."""
+
+    leases: list[Lease] = field(default_factory=list)
+    charges: list[Charge] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    freezes: list[Span] = field(default_factory=list)
+    deliveries: list[Span] = field(default_factory=list)
+    faults: list[Span] = field(default_factory=list)
+    in_flight: list[Span] = field(default_factory=list)
+    killed: dict[str, float] = field(default_factory=dict)
+    exits: dict[str, list[int | None]] = field(default_factory=dict)
+    last_ms: float = 0.0
+
+    def lease_of(self, who: str, ms: float) -> Lease | None:
+        """The lease of who that was in force at ms, or else the last one before it."""
+        held = [lease for lease in self.leases if lease.holder == who and lease.start_ms <= ms]
+        return held[-1] if held else None
+
+
+def ordered(events: Iterable[Event]) -> list[Event]:
+    """The events in order of time; those at the same moment stay as they were."""
+    return sorted(events, key=lambda event: float(event["t_ms"]))
+
+
+def facts(events: Iterable[Event]) -> Facts:
+    """Reads a history."""
+    found = Facts()
+    reader = _Reader(found)
+    for event in ordered(events):
+        found.last_ms = max(found.last_ms, float(event["t_ms"]))
+        reader.read(event)
+    reader.finish()
+    return found
+
+
+class _Reader:
+    """Keeps what is open while the events go by."""
+
+    def __init__(self, found: Facts) -> None:
+        self._found = found
+        self._held: list[Lease] = []
+        self._freezing: dict[str, float] = {}
+        self._running: dict[str, float] = {}
+        self._flying: dict[str, list[tuple[float, Any]]] = {}
+        self._fault: list[tuple[float, str]] = []
+        self._ledger: list[Charge] = []
+
+    def read(self, event: Event) -> None:
+        what, who, at = str(event["what"]), str(event["who"]), float(event["t_ms"])
+        if what.startswith("lock-"):
+            self._lock(what, who, at, event)
+        elif what.startswith("charge"):
+            self._charge(what, who, at, event)
+        elif what == "delivered":
+            self._running[who] = at
+        elif what == "ended":
+            self._end(who, at, event.get("exit"))
+        elif what == "killed":
+            self._found.killed[who] = at
+            self._thaw(who, at)
+            self._end(who, at, None)
+        elif what == "stopped":
+            self._freezing.setdefault(who, at)
+        elif what == "continued":
+            self._thaw(who, at)
+        elif what == "fault-struck":
+            self._fault.append((at, str(event.get("fault", "fault"))))
+        elif what == "fault-lifted" and self._fault:
+            start, label = self._fault.pop(0)
+            self._found.faults.append(Span("fault", start, at, label))
+
+    def finish(self) -> None:
+        found = self._found
+        found.leases.extend(self._held)
+        found.leases.sort(key=lambda lease: lease.start_ms)
+        found.freezes.extend(Span(who, at, None) for who, at in self._freezing.items())
+        found.deliveries.extend(Span(who, at, None) for who, at in self._running.items())
+        found.deliveries.sort(key=lambda span: span.start_ms)
+        found.faults.extend(Span("fault", at, None, label) for at, label in self._fault)
+        found.in_flight.extend(Span(who, at, None, "") for who, open_ in self._flying.items() for at, _ in open_)
+        found.charges = _with_ledger(found.charges, self._ledger)
+
+    def _lock(self, what: str, who: str, at: float, event: Event) -> None:
+        lease_ms = _number(event.get("lease_ms"))
+        if what == "lock-granted":
+            if who in WORKERS:
+                due = None if lease_ms is None else at + lease_ms
+                self._held.append(Lease(who, at, None, "open", lease_ms, due, event.get("token")))
+            return
+        held = self._lease_meant(who)
+        if held is None:
+            return
+        self._held.remove(held)
+        if what == "lock-renewed":
+            extended = held.lease_ms if lease_ms is None else lease_ms
+            due = None if extended is None else at + extended
+            self._held.append(replace(held, due_ms=due, renewals=(*held.renewals, at)))
+        else:
+            self._found.leases.append(replace(held, end_ms=at, end=what.removeprefix("lock-")))
+
+    def _lease_meant(self, who: str) -> Lease | None:
+        """The lease an event is about: its worker's, or where it names none the oldest that is open."""
+        meant = [lease for lease in self._held if lease.holder == who or who not in WORKERS]
+        return meant[0] if meant else None
+
+    def _charge(self, what: str, who: str, at: float, event: Event) -> None:
+        token = event.get("token")
+        if what == "charge":
+            self._ledger.append(_charge_from(None, str(event.get("by") or who), event))
+        elif what == "charge-arrived":
+            self._flying.setdefault(who, []).append((at, token))
+        elif what == "charge-committed":
+            self._land(who, at, "committed")
+            self._found.charges.append(_charge_from(at, who, event))
+        elif what == "charge-refused":
+            self._land(who, at, "refused")
+            self._found.refusals.append(Refusal(at, who, str(event.get("code", "refused")), token))
+        elif what == "charge-replayed":
+            self._land(who, at, "replayed")
+
+    def _land(self, who: str, at: float, label: str) -> None:
+        open_ = self._flying.get(who)
+        if open_:
+            start, _ = open_.pop(0)
+            self._found.in_flight.append(Span(who, start, at, label))
+
+    def _thaw(self, who: str, at: float) -> None:
+        if who in self._freezing:
+            self._found.freezes.append(Span(who, self._freezing.pop(who), at))
+
+    def _end(self, who: str, at: float, status: int | None) -> None:
+        if who in self._running:
+            self._found.deliveries.append(Span(who, self._running.pop(who), at))
+            self._found.exits.setdefault(who, []).append(status)
+
+
+def _charge_from(at: float | None, who: str, event: Event) -> Charge:
+    amount = event.get("amount")
+    return Charge(
+        at_ms=at if at is not None else _number(event.get("committed_ms")),
+        who=who,
+        token=event.get("token", event.get("fencing_token")),
+        key=event.get("key", event.get("idempotency_key")),
+        charge=event.get("charge", event.get("id")),
+        amount=amount if isinstance(amount, int) else None,
+        currency=event.get("currency"),
+        customer=event.get("customer"),
+        invoice=event.get("invoice"),
+    )
+
+
+def _with_ledger(committed: list[Charge], ledger: list[Charge]) -> list[Charge]:
+    """The charges of the processor's log, completed from the ledger; those only the ledger knows come last."""
+    by_id = {charge.charge: charge for charge in ledger if charge.charge is not None}
+    whole = []
+    for charge in committed:
+        entry = by_id.pop(charge.charge, None) if charge.charge is not None else None
+        if entry is not None:
+            charge = replace(
+                charge,
+                token=charge.token if charge.token is not None else entry.token,
+                amount=entry.amount if entry.amount is not None else charge.amount,
+                currency=entry.currency or charge.currency,
+                customer=entry.customer or charge.customer,
+                invoice=entry.invoice or charge.invoice,
+            )
+        whole.append(charge)
+    return whole + list(by_id.values())
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
