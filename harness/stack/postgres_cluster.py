@@ -17,7 +17,7 @@ import zlib
 from pathlib import Path
 
 from harness.stack.accounts import Account
-from harness.stack.postgres_install import Installation
+from harness.stack.postgres_install import UNUSED_S, Installation
 
 FORMAT = 1
 """To be raised whenever a cluster is made differently."""
@@ -34,7 +34,6 @@ host all {SUPERUSER} 127.0.0.1/32 scram-sha-256
 """
 
 _HEADER = struct.Struct("!Q")
-_UNUSED_S = 7 * 24 * 3600
 
 
 def initdb_argv(installation: Installation, data: Path, password_file: Path) -> list[str]:
@@ -89,7 +88,7 @@ def pack(data: Path, file: Path) -> None:
         out.write(body)
     Path(name).replace(file)
     for old in file.parent.glob("cluster-*"):
-        if old != file and time.time() - old.stat().st_mtime > _UNUSED_S:
+        if old != file and time.time() - old.stat().st_mtime > UNUSED_S:
             old.unlink(missing_ok=True)
 
 

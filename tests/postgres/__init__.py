@@ -1,0 +1,1 @@
+"""PostgreSQL of the local stack, PgBouncer before it, and the variants that use them: on real servers."""
