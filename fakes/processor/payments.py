@@ -9,11 +9,11 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from fakes.processor import fields
+from fakes.processor.connection import close_connection
 from fakes.processor.errors import invalid
 from fakes.processor.http import Json, application, json_body
 from fakes.processor.ledger import Order
 from fakes.processor.processor import Processor
-from fakes.processor.server import close_connection
 
 CHARGE_FIELDS = ("customer", "invoice", "amount", "currency", "intent")
 READ_FIELDS = ("customer", "invoice", "intent")

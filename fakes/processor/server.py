@@ -3,44 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import socket
 from collections.abc import Callable, Mapping
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from fakes.processor.errors import invalid
+from fakes.processor.connection import Connection
 
 KEEP_ALIVE_S = 600
 """Seconds that an idle connection is kept: a frozen worker must find its connection as it left it."""
 BACKLOG = 2048
-
-
-class Connection(HttpToolsProtocol):
-    """uvicorn's, but its requests know their connection, and bytes that are no HTTP are answered as every error is."""
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.scope["state"]["transport"] = self.transport
-
-    def send_400_response(self, msg: str) -> None:
-        body = json.dumps(invalid("request", msg).to_json()).encode()
-        head = (
-            b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close\r\n"
-            b"content-length: %d\r\n\r\n" % len(body)
-        )
-        self.transport.write(head + body)
-        self.transport.close()
-
-
-async def close_connection(scope: Scope, receive: Receive) -> None:
-    """Ends a request without an answer. Returns when uvicorn knows: it would answer 500 in our place until then."""
-    scope["state"]["transport"].close()
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 class Server(uvicorn.Server):
