@@ -11,7 +11,15 @@ MINOR_LIMIT = 300
 """Quick exchanges with the lock server drawn at most: a thousand polls are a grey smear that helps nobody."""
 
 _ARRIVALS = ("charge-arrived", "charges-read", "intent-voided")
-_OUTCOMES = ("charge-committed", "charge-refused", "charge-replayed", "charge-arrived", "charges-read", "intent-voided")
+_OUTCOMES = (
+    "charge-answered",
+    "charge-committed",
+    "charge-refused",
+    "charge-replayed",
+    "charge-arrived",
+    "charges-read",
+    "intent-voided",
+)
 Shape = dict[str, Any]
 
 
@@ -33,8 +41,8 @@ class Arrows:
             link = link_of(boundary)
             if who not in WORKERS or not link or index in done:
                 continue
-            if what == "held":
-                held[who, boundary] = at
+            if what == "held" or (what in ("request", "reply") and _is_held(events, index)):
+                held.setdefault((who, boundary), at)
             elif what in ("dropped", "reset") and (what == "dropped" or boundary):
                 self._add(event, held.pop((who, boundary), at), at, "lost")
             elif what in ("let-go", "request", "reply"):
@@ -130,6 +138,15 @@ class Arrows:
                 if other["witness"] == "processor" and other["who"] == event["who"] and other["what"] in _OUTCOMES:
                     return float(other["t_ms"])
         return float(event["t_ms"])
+
+
+def _is_held(events: list[Event], index: int) -> bool:
+    """Whether the tap held or dropped this message as it came, so that it did not pass now."""
+    event = events[index]
+    for other in events[index + 1 : index + 12]:
+        if other["who"] == event["who"] and other.get("boundary") == event["boundary"]:
+            return other["what"] in ("held", "dropped")
+    return False
 
 
 def _arrived(events: list[Event], index: int) -> Event | None:

@@ -10,8 +10,8 @@ from typing import Any
 
 from harness.report.arrows import Arrows, Shape
 from harness.report.facts import WORKERS, Event, Facts, Lease, facts, ordered
+from harness.report.phrases import describe
 from harness.report.results import Experiment
-from harness.report.timeline import describe
 from harness.report.words import duration, one_line, token_of
 
 LANES = ("A", "B", "C", "lock", "processor", "fault")
@@ -31,13 +31,15 @@ _MARKS = {
     "refused": "reset",
     "said": "said",
     "stall": "stall",
+    "server-died": "failed",
+    "not-started": "failed",
 }
 
 
 def drawing(experiment: Experiment) -> Shape:
     """The shapes as plain JSON. Lanes nothing happened in are left out, but for A, the lock and the processor."""
     events = ordered(experiment["events"])
-    if not events:
+    if not any(event["what"] == "delivered" for event in events):
         return {}
     read = facts(events)
     start = min(0.0, float(events[0]["t_ms"]))
@@ -121,7 +123,7 @@ def _marks(events: list[Event]) -> list[Shape]:
         lane = _lane(event)
         if what in _MARKS and lane in LANES:
             marks.append({"lane": lane, "kind": _MARKS[what], "at": float(event["t_ms"]), "title": describe(event)})
-        elif what == "ended" and lane in WORKERS and event.get("exit") is not None:
+        elif what == "ended" and lane in WORKERS and isinstance(event.get("exit"), int) and event["exit"] >= 0:
             kind = "ended" if event["exit"] == 0 else "gave-up" if event["exit"] == 75 else "crashed"
             marks.append({"lane": lane, "kind": kind, "at": float(event["t_ms"]), "title": describe(event)})
     return marks
@@ -132,6 +134,8 @@ def _lane(event: Event) -> str:
     if what.startswith("lock-"):
         return "lock"
     if what in ("landed", "not-landed", "harness-failed", "stall"):
+        return "fault"
+    if what == "server-died":
         return "fault"
     return "processor" if event["witness"] == "processor" else str(event["who"])
 

@@ -37,7 +37,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One charge that the ledger holds. at_ms is None where only the ledger, not the processor's log, tells of it."""
+    """One charge: at_ms is when it was committed, None for one that was only asked for."""
 
     at_ms: float | None
     who: str
@@ -72,16 +72,19 @@ class Span:
 
 @dataclass(slots=True)
 class Facts:
-    """All of it, in order of time. exits: how each delivery ended, None for one that was killed or still runs."""
+    """All of it, in order of time. exits: how each delivery ended, None for one that was killed or still runs;
+    job: what the queue asked to be charged, where the history says."""
 
     leases: list[Lease] = field(default_factory=list)
     charges: list[Charge] = field(default_factory=list)
+    replays: list[Span] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     freezes: list[Span] = field(default_factory=list)
     deliveries: list[Span] = field(default_factory=list)
     faults: list[Span] = field(default_factory=list)
     in_flight: list[Span] = field(default_factory=list)
     killed: dict[str, float] = field(default_factory=dict)
+    job: Charge | None = None
     exits: dict[str, list[int | None]] = field(default_factory=dict)
     last_ms: float = 0.0
 
@@ -115,18 +118,23 @@ class _Reader:
         self._held: list[Lease] = []
         self._freezing: dict[str, float] = {}
         self._running: dict[str, float] = {}
-        self._flying: dict[str, list[tuple[float, Any]]] = {}
+        self._flying: dict[str, list[Span]] = {}
+        self._carried: list[tuple[float, str, Any]] = []
         self._fault: list[tuple[float, str]] = []
         self._ledger: list[Charge] = []
 
     def read(self, event: Event) -> None:
         what, who, at = str(event["what"]), str(event["who"]), float(event["t_ms"])
+        if event.get("token") is not None and event["witness"] in ("tap", "processor", "worker"):
+            self._carried.append((at, who, event["token"]))
         if what.startswith("lock-"):
             self._lock(what, who, at, event)
         elif what.startswith("charge"):
             self._charge(what, who, at, event)
         elif what == "delivered":
             self._running[who] = at
+            if self._found.job is None and "invoice" in event:
+                self._found.job = _charge_from(None, who, event)
         elif what == "ended":
             self._end(who, at, event.get("exit"))
         elif what == "killed":
@@ -147,12 +155,26 @@ class _Reader:
         found = self._found
         found.leases.extend(self._held)
         found.leases.sort(key=lambda lease: lease.start_ms)
+        found.leases = [self._with_token(lease) for lease in found.leases]
         found.freezes.extend(Span(who, at, None) for who, at in self._freezing.items())
         found.deliveries.extend(Span(who, at, None) for who, at in self._running.items())
         found.deliveries.sort(key=lambda span: span.start_ms)
         found.faults.extend(Span("fault", at, None, label) for at, label in self._fault)
-        found.in_flight.extend(Span(who, at, None, "") for who, open_ in self._flying.items() for at, _ in open_)
+        found.in_flight.extend(span for spans in self._flying.values() for span in spans)
+        found.in_flight.sort(key=lambda span: span.start_ms)
         found.charges = _with_ledger(found.charges, self._ledger)
+
+    def _with_token(self, lease: Lease) -> Lease:
+        """The lock's server need not know the token: it is then the one the holder was first seen to carry."""
+        if lease.token is not None:
+            return lease
+        later = [other.start_ms for other in self._found.leases if other.start_ms > lease.start_ms]
+        until = min((start for start in later if self._holder_at(start) == lease.holder), default=float("inf"))
+        carried = (token for at, who, token in self._carried if who == lease.holder and lease.start_ms <= at < until)
+        return replace(lease, token=next(carried, None))
+
+    def _holder_at(self, start_ms: float) -> str:
+        return next(lease.holder for lease in self._found.leases if lease.start_ms == start_ms)
 
     def _lock(self, what: str, who: str, at: float, event: Event) -> None:
         lease_ms = _number(event.get("lease_ms"))
@@ -178,25 +200,33 @@ class _Reader:
         return meant[0] if meant else None
 
     def _charge(self, what: str, who: str, at: float, event: Event) -> None:
-        token = event.get("token")
         if what == "charge":
-            self._ledger.append(_charge_from(None, str(event.get("by") or who), event))
+            self._ledger.append(_charge_from(at, who, event))
         elif what == "charge-arrived":
-            self._flying.setdefault(who, []).append((at, token))
+            self._flying.setdefault(who, []).append(Span(who, at, None))
         elif what == "charge-committed":
             self._land(who, at, "committed")
             self._found.charges.append(_charge_from(at, who, event))
         elif what == "charge-refused":
             self._land(who, at, "refused")
-            self._found.refusals.append(Refusal(at, who, str(event.get("code", "refused")), token))
+            self._found.refusals.append(Refusal(at, who, str(event.get("code", "refused")), event.get("token")))
         elif what == "charge-replayed":
             self._land(who, at, "replayed")
+            self._found.replays.append(Span(who, at, at))
+        elif what == "charge-answered":
+            spans = self._flying.get(who, [])
+            answered = next((span for span in spans if span.end_ms is not None), None)
+            if answered is not None:
+                spans.remove(answered)
+                self._found.in_flight.append(replace(answered, end_ms=at))
 
     def _land(self, who: str, at: float, label: str) -> None:
-        open_ = self._flying.get(who)
-        if open_:
-            start, _ = open_.pop(0)
-            self._found.in_flight.append(Span(who, start, at, label))
+        """The oldest charge of who that has no outcome yet has one now; it may still wait to be answered."""
+        spans = self._flying.get(who, [])
+        for number, span in enumerate(spans):
+            if span.end_ms is None:
+                spans[number] = replace(span, end_ms=at, label=label)
+                return
 
     def _thaw(self, who: str, at: float) -> None:
         if who in self._freezing:
@@ -211,7 +241,7 @@ class _Reader:
 def _charge_from(at: float | None, who: str, event: Event) -> Charge:
     amount = event.get("amount")
     return Charge(
-        at_ms=at if at is not None else _number(event.get("committed_ms")),
+        at_ms=at,
         who=who,
         token=event.get("token", event.get("fencing_token")),
         key=event.get("key", event.get("idempotency_key")),

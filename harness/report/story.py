@@ -85,6 +85,9 @@ def _one(read: Facts) -> str:
         last = refusals[-1]
         code = one_line(last.code, 60).replace("_", " ")
         told += f"; {last.who}'s charge{token_of(last.token)} was refused at {duration(last.at_ms)} ({code})"
+    elif read.replays:
+        last_replay = read.replays[-1]
+        told += f"; {last_replay.who} was given that same charge again at {duration(last_replay.start_ms)}, by its key"
     return told + "."
 
 
@@ -162,8 +165,8 @@ def _gone(lease: Lease) -> str:
 
 
 def _invoice(read: Facts) -> str:
-    known = next((charge for charge in read.charges if charge.invoice), None)
-    if known is None:
+    known = next((charge for charge in read.charges if charge.invoice), None) or read.job
+    if known is None or not known.invoice:
         return "one invoice"
     told = f"invoice {one_line(known.invoice, 60)}"
     if known.amount is not None and known.currency:

@@ -6,12 +6,11 @@ This is what a failing test prints; the drawing on the page comes from the same 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-from harness.history import WHAT
-from harness.report.facts import WORKERS, Event, ordered
+from harness.report.facts import Event, facts, ordered
+from harness.report.phrases import words_for
 from harness.report.results import Experiment
 from harness.report.words import duration, label_of, link_of, listing, one_line, server_of, times
 
@@ -20,7 +19,6 @@ NEAR_MS = 30.0
 
 _LOCK_WITNESSES = ("redis", "postgres")
 _ASKING = ("set", "setnx", "eval", "evalsha", "evalsha_ro", "fcall", "getset", "incr", "query", "parse", "execute")
-_KNOWN_KEYS = frozenset(("t_ms", "witness", "who", "what"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +95,19 @@ class _Teller:
             self.holding.add(who)
         elif what in ("lock-expired", "lock-released", "lock-lost"):
             self.holding.discard(who)
-        lane, text = _words(event, self.deliveries.get(who, 0))
+        lane, text = words_for(event, self.deliveries.get(who, 0))
         self.lines.append(Line(float(event["t_ms"]), lane, text))
 
 
 def lines(experiment: Experiment) -> list[Line]:
     """The timeline, line by line."""
-    events = ordered(experiment["events"])
+    events = _with_tokens(ordered(experiment["events"]))
     teller = _Teller(float(experiment["ttl_ms"]))
     for index, event in enumerate(events):
         if event["what"] in ("request", "reply"):
-            teller.message(event, event["what"] == "request" and _told_by_server(events, index))
+            teller.message(event, event["what"] == "request" and _told_otherwise(events, index))
+        elif event["what"] == "charge-answered" and _just_decided(events, index):
+            continue
         elif not (event["what"] == "charge" and event["witness"] == "ledger"):
             teller.other(event)
     for who in list(teller.folds):
@@ -128,17 +128,29 @@ def text(experiment: Experiment) -> str:
     )
 
 
-def describe(event: Event) -> str:
-    """One event in words, for whoever points at it in the drawing."""
-    what = str(event["what"])
-    if what in ("request", "reply"):
-        return f"{event['who']}: {what} {one_line(event.get('boundary', ''), 120)}"
-    lane, told = _words(event, 1)
-    return f"{lane}: {told}"
+def _with_tokens(events: list[Event]) -> list[Event]:
+    """A grant tells the token too, where the holder was seen to carry one: the lock's server often does not know it."""
+    tokens = {(lease.holder, lease.start_ms): lease.token for lease in facts(events).leases}
+    return [
+        {**event, "token": tokens.get((str(event["who"]), float(event["t_ms"])))}
+        if event["what"] == "lock-granted"
+        else event
+        for event in events
+    ]
 
 
-def _told_by_server(events: list[Event], index: int) -> bool:
-    """Whether the server's own account says within NEAR_MS what this request did."""
+def _just_decided(events: list[Event], index: int) -> bool:
+    """Whether this answer followed at once on the charge it is about, so that it is no news."""
+    for event in reversed(events[:index]):
+        if float(events[index]["t_ms"]) - float(event["t_ms"]) > NEAR_MS:
+            return False
+        if event["witness"] == "processor" and event["who"] == events[index]["who"]:
+            return True
+    return False
+
+
+def _told_otherwise(events: list[Event], index: int) -> bool:
+    """Whether the next lines say what became of this request: it was held, or the server's own account follows."""
     asked = events[index]
     link = link_of(str(asked.get("boundary", "")))
     for event in events[index + 1 :]:
@@ -146,6 +158,8 @@ def _told_by_server(events: list[Event], index: int) -> bool:
             return False
         if event["who"] != asked["who"]:
             continue
+        if event["what"] in ("held", "dropped") and event.get("boundary") == asked.get("boundary"):
+            return True
         if link == "processor" and event["witness"] == "processor":
             return True
         if link in _LOCK_WITNESSES and event["witness"] in _LOCK_WITNESSES and str(event["what"]).startswith("lock-"):
@@ -172,105 +186,4 @@ def _ledger(events: list[Event]) -> Iterable[Line]:
     if entries:
         names = [one_line(event.get("charge", event.get("id", "?")), 40) for event in entries]
         count = "one charge" if len(entries) == 1 else f"{len(entries)} charges"
-        yield Line(float(entries[-1]["t_ms"]), "ledger", f"holds {count}: {listing(names)}")
-
-
-def _words(event: Event, delivery: int) -> tuple[str, str]:
-    """Whose line it is, and what it says."""
-    what, who = str(event["what"]), one_line(event["who"], 40)
-    tell = _PHRASES.get(what)
-    if tell is None:
-        return _lane(event), f"{WHAT.get(what, what)}{_rest(event)}"
-    if what == "delivered" and delivery > 1:
-        return who, f"is given the job again (delivery {delivery})"
-    return _lane(event), tell(event, who)
-
-
-def _lane(event: Event) -> str:
-    what, who = str(event["what"]), str(event["who"])
-    if what.startswith("lock-"):
-        return "lock"
-    if what in ("fault-struck", "fault-lifted", "landed", "not-landed", "inapplicable"):
-        return "fault"
-    if event["witness"] == "processor":
-        return "processor"
-    if event["witness"] == "monitor":
-        return "machine"
-    return one_line(who, 40) if who in WORKERS else one_line(event["witness"], 20)
-
-
-def _get(event: Event, key: str, limit: int = 120) -> str:
-    return one_line(event.get(key, "?"), limit)
-
-
-def _token(event: Event) -> str:
-    value = event.get("token")
-    return "" if value is None else f", token {one_line(value, 40)}"
-
-
-def _lease(event: Event) -> str:
-    value = event.get("lease_ms")
-    return f", lease {duration(float(value))}" if isinstance(value, (int, float)) else ""
-
-
-def _key(event: Event) -> str:
-    value = event.get("key")
-    return "" if value is None else f", idempotency key {one_line(value, 60)}"
-
-
-def _rest(event: Event) -> str:
-    parts = [f"{one_line(key, 30)}={one_line(value, 80)}" for key, value in event.items() if key not in _KNOWN_KEYS]
-    return f" ({', '.join(parts)})" if parts else ""
-
-
-def _ended(event: Event) -> str:
-    status = event.get("exit")
-    if status is None:
-        return "is gone, killed"
-    notes = {0: "", 75: " (gave up waiting for the lock)"}
-    return f"ends with status {one_line(status, 20)}{notes.get(status, ' (failed)')}"
-
-
-def _said(event: Event) -> str:
-    details: Mapping[str, Any] = {k: v for k, v in event.items() if k not in _KNOWN_KEYS and k != "event"}
-    more = ", ".join(f"{one_line(key, 30)} {one_line(value, 60)}" for key, value in details.items())
-    return f"says: {_get(event, 'event', 60)}" + (f" ({more})" if more else "")
-
-
-_PHRASES: Mapping[str, Callable[[Event, str], str]] = {
-    "delivered": lambda e, who: "is given the job",
-    "ended": lambda e, who: _ended(e),
-    "fault-struck": lambda e, who: f"{_get(e, 'fault')} strikes at {_get(e, 'place')}",
-    "fault-lifted": lambda e, who: f"{_get(e, 'fault')} is lifted" if "fault" in e else "is lifted",
-    "landed": lambda e, who: f"seen to have landed: {_get(e, 'evidence', 300)}",
-    "not-landed": lambda e, who: f"NOT seen to have landed: {_get(e, 'reason', 300)}",
-    "inapplicable": lambda e, who: f"does not apply: {_get(e, 'reason', 300)}",
-    "harness-failed": lambda e, who: f"THE HARNESS FAILED: {_get(e, 'reason', 300)}",
-    "judged": lambda e, who: "all quiet: every process reaped, the money counted",
-    "held": lambda e, who: f"its message {_get(e, 'boundary')} is held",
-    "let-go": lambda e, who: f"its message {_get(e, 'boundary')} is let go",
-    "dropped": lambda e, who: f"its message {_get(e, 'boundary')} is dropped",
-    "reset": lambda e, who: "its connection is reset" + (f" at {_get(e, 'boundary')}" if "boundary" in e else ""),
-    "refused": lambda e, who: "its connections are refused",
-    "lock-granted": lambda e, who: f"granted to {who}{_token(e)}{_lease(e)}",
-    "lock-renewed": lambda e, who: f"renewed by {who}{_lease(e)}",
-    "lock-expired": lambda e, who: f"{who}'s lease has EXPIRED" if who in WORKERS else "the lease has EXPIRED",
-    "lock-released": lambda e, who: f"released by {who}",
-    "lock-lost": lambda e, who: f"LOST by the server{_rest(e)}",
-    "charge-arrived": lambda e, who: f"{who} asks to charge{_token(e)}{_key(e)}",
-    "charge-committed": lambda e, who: (
-        f"CHARGED for {who}{_token(e)}" + (f" ({_get(e, 'charge', 40)})" if "charge" in e else "")
-    ),
-    "charge-refused": lambda e, who: f"refuses {who}'s charge: {_get(e, 'code', 60)}{_token(e)}",
-    "charge-replayed": lambda e, who: f"gives {who} the earlier answer again{_key(e)}",
-    "charges-read": lambda e, who: f"{who} asks which charges there are{_token(e)}",
-    "intent-voided": lambda e, who: f"voids an intent for {who}",
-    "processor-restarted": lambda e, who: "is started again",
-    "stopped": lambda e, who: "is frozen: every thread seen stopped",
-    "continued": lambda e, who: "runs again",
-    "killed": lambda e, who: "is killed: its processes are gone",
-    "said": lambda e, who: _said(e),
-    "stall": lambda e, who: (
-        f"stood still for {_get(e, 'ms', 20)} ms" + (f" ({_get(e, 'of', 80)})" if "of" in e else "")
-    ),
-}
+        yield Line(float(events[-1]["t_ms"]), "ledger", f"holds {count}: {listing(names)}")

@@ -11,6 +11,7 @@ from typing import Any
 
 TTL_MS = 1000
 POLL_MS = 80
+INVOICE = {"customer": "cus_ada", "invoice": "inv_2041", "amount": 1999, "currency": "EUR"}
 Events = list[dict[str, Any]]
 
 
@@ -40,8 +41,10 @@ class Tape:
         """The lock is asked for and granted, and the paid record read."""
         self.ask(t_ms, who, self.acquire)
         witness = "postgres" if self.link == "postgres" else "redis"
-        detail = {} if self.link == "postgres" else {"lease_ms": TTL_MS}
-        self.add(t_ms + 0.3, witness, who, "lock-granted", **detail, **({"token": token} if self.tokens else {}))
+        lease_ms = None if self.link == "postgres" else float(TTL_MS)
+        self.add(t_ms + 0.3, witness, who, "lock-granted", lease_ms=lease_ms)
+        if self.tokens:
+            self.add(t_ms + 0.9, "worker", who, "said", event="acquired", token=token)
         self.ask(t_ms + 1.2, who, "get")
 
     def poll(self, t_ms: float, until_ms: float, who: str) -> None:
@@ -55,7 +58,8 @@ class Tape:
         carried = {"token": token} if self.tokens else {}
         self.add(t_ms + 0.9, "processor", who, "charge-arrived", **carried, **key)
         self.add(t_ms + slow_ms, "processor", who, "charge-committed", charge=f"ch_{number:04d}", **carried, **key)
-        self.add(t_ms + slow_ms + 0.8, "tap", who, "reply", boundary=f"{name}.reply")
+        self.add(t_ms + slow_ms + 0.2, "processor", who, "charge-answered", charge=f"ch_{number:04d}")
+        self.add(t_ms + slow_ms + 0.8, "tap", who, "reply", boundary=f"{name}.reply", status=201)
         return t_ms + slow_ms + 0.8
 
     def finish(self, t_ms: float, who: str, *, owner: bool, status: int = 0) -> None:
@@ -68,7 +72,7 @@ class Tape:
 
     def close(self, t_ms: float, charges: list[tuple[str, int | None]]) -> Events:
         """C finds the invoice paid; everything is counted. charges: who, token."""
-        self.add(t_ms, "queue", "C", "delivered")
+        self.add(t_ms, "queue", "C", "delivered", **INVOICE)
         self.take(t_ms + 2, "C", 9)
         self.ask(t_ms + 4.5, "C", "evalsha.release")
         self.add(t_ms + 4.8, "redis", "C", "lock-released")
@@ -76,10 +80,11 @@ class Tape:
         return self.count(t_ms + 20, charges)
 
     def count(self, t_ms: float, charges: list[tuple[str, int | None]]) -> Events:
-        self.add(t_ms, "queue", "queue", "judged")
+        committed = {e["charge"]: e["t_ms"] for e in self.events if e["what"] == "charge-committed"}
         for number, (who, token) in enumerate(charges, 1):
-            detail = {"charge": f"ch_{number:04d}", "amount": 1999, "currency": "EUR", "customer": "cus_ada"}
-            self.add(t_ms + 1, "ledger", who, "charge", **detail, invoice="inv_2041", token=token)
+            name = f"ch_{number:04d}"
+            self.add(committed[name], "ledger", who, "charge", charge=name, token=token, key=None, **INVOICE)
+        self.add(t_ms, "queue", "queue", "judged")
         return sorted(self.events, key=lambda event: float(event["t_ms"]))
 
 
@@ -157,13 +162,14 @@ def slow_after_commit() -> Events:
 def frozen(*, tokens: bool, place: str = "processor.post-v1-charges.1.request") -> Events:
     """A frozen as its charge leaves; it wakes believing. With tokens the processor refuses it."""
     tape = Tape(tokens=tokens)
-    tape.add(0, "queue", "A", "delivered")
+    tape.add(0, "queue", "A", "delivered", **INVOICE)
     tape.take(2, "A", 7)
+    tape.add(4.98, "tap", "A", "request", boundary="processor.post-v1-charges.1.request")
     tape.add(5, "tap", "A", "held", boundary="processor.post-v1-charges.1.request")
     tape.add(5.2, "queue", "fault", "fault-struck", fault="freeze", place=place)
     tape.add(5.9, "kernel", "A", "stopped", threads=3, processes=1)
     tape.add(6, "kernel", "fault", "landed", evidence="3 of 3 threads of A in state T")
-    tape.add(6, "queue", "B", "delivered")
+    tape.add(6, "queue", "B", "delivered", **INVOICE)
     tape.poll(8, 1003, "B")
     tape.add(1003.4, "redis", "A", "lock-expired")
     tape.take(1048, "B", 8)
@@ -186,14 +192,15 @@ def frozen(*, tokens: bool, place: str = "processor.post-v1-charges.1.request") 
 def crashed(*, free_at_ms: float = 1003, link: str = "redis") -> Events:
     """A killed before its charge left; the next worker gets in when the lock is free, and charges."""
     tape = Tape(link=link)
-    tape.add(0, "queue", "A", "delivered")
+    tape.add(0, "queue", "A", "delivered", **INVOICE)
     tape.take(2, "A")
+    tape.add(4.98, "tap", "A", "request", boundary="processor.post-v1-charges.1.request")
     tape.add(5, "tap", "A", "held", boundary="processor.post-v1-charges.1.request")
     tape.add(5.2, "queue", "fault", "fault-struck", fault="crash", place="charge-request")
     tape.add(5.8, "kernel", "A", "killed")
     tape.add(6, "kernel", "fault", "landed", evidence="pid gone from /proc")
     tape.add(6.1, "tap", "A", "dropped", boundary="processor.post-v1-charges.1.request")
-    tape.add(6.2, "queue", "B", "delivered")
+    tape.add(6.2, "queue", "B", "delivered", **INVOICE)
     tape.poll(8, free_at_ms, "B")
     gone = "lock-lost" if link == "postgres" else "lock-expired"
     tape.add(free_at_ms, "postgres" if link == "postgres" else "redis", "A", gone)
@@ -207,20 +214,20 @@ def crashed(*, free_at_ms: float = 1003, link: str = "redis") -> Events:
 def never_charged() -> Events:
     """reserve-confirm-naive: killed between the intent and the charge; nobody takes it up again."""
     tape = Tape()
-    tape.add(0, "queue", "A", "delivered")
+    tape.add(0, "queue", "A", "delivered", **INVOICE)
     tape.take(2, "A")
     tape.ask(4, "A", "set.intent")
     tape.add(5.8, "queue", "fault", "fault-struck", fault="crash", place="charge-request")
     tape.add(6, "kernel", "A", "killed")
     tape.add(6.2, "kernel", "fault", "landed", evidence="pid gone from /proc")
-    tape.add(7, "queue", "B", "delivered")
+    tape.add(7, "queue", "B", "delivered", **INVOICE)
     tape.poll(9, 1003, "B")
     tape.add(1003, "redis", "A", "lock-expired")
     tape.take(1045, "B")
     tape.add(1050, "worker", "B", "said", event="skipped", why="somebody has reserved it")
     tape.add(1051, "redis", "B", "lock-released")
     tape.add(1053, "queue", "B", "ended", exit=0)
-    tape.add(1060, "queue", "C", "delivered")
+    tape.add(1060, "queue", "C", "delivered", **INVOICE)
     tape.add(1070, "queue", "C", "ended", exit=0)
     return tape.count(13000, [])
 
@@ -228,13 +235,14 @@ def never_charged() -> Events:
 def lock_lost(place: str = "charge-request") -> Events:
     """Redis forgot the lock (FLUSHALL) while A's charge was held; B got in at once."""
     tape = Tape()
-    tape.add(0, "queue", "A", "delivered")
+    tape.add(0, "queue", "A", "delivered", **INVOICE)
     tape.take(2, "A")
+    tape.add(4.98, "tap", "A", "request", boundary="processor.post-v1-charges.1.request")
     tape.add(5, "tap", "A", "held", boundary="processor.post-v1-charges.1.request")
     tape.add(5.2, "queue", "fault", "fault-struck", fault="flushall", place=place)
     tape.add(6.5, "redis", "A", "lock-lost", reason="FLUSHALL")
     tape.add(7, "redis", "fault", "landed", evidence="EXISTS lock:cus_ada is 0")
-    tape.add(8, "queue", "B", "delivered")
+    tape.add(8, "queue", "B", "delivered", **INVOICE)
     tape.take(12, "B")
     other = tape.charge(16, "B", None, 1, 3)
     tape.finish(other, "B", owner=True)
@@ -286,7 +294,7 @@ def every() -> Iterator[tuple[str, Events]]:
 
 def _begin(tape: Tape, fault: str, place: str, token: int | None = None) -> None:
     tape.add(-3, "queue", "fault", "fault-struck", fault=fault, place=place)
-    tape.add(0, "queue", "A", "delivered")
+    tape.add(0, "queue", "A", "delivered", **INVOICE)
     tape.take(2, "A", token)
-    tape.add(6, "queue", "B", "delivered")
+    tape.add(6, "queue", "B", "delivered", **INVOICE)
     tape.add(6.4, "processor", "fault", "landed", evidence="A's charge took 2500 ms, asked for 2500")

@@ -40,7 +40,7 @@ def experiment(
     scenario = scenario or fault
     history = h.slow_watchdog() if events is None else events
     made: dict[str, Any] = {
-        "id": f"{scenario}/{subject}/{place}" if scenario == fault else f"{scenario}/{subject}/{fault}/{place}",
+        "id": f"{scenario}/{subject}/{place}" if scenario == fault else f"{scenario}/{subject}/{fault}@{place}",
         "scenario": scenario,
         "subject": subject,
         "fault": fault,
@@ -61,7 +61,9 @@ def experiment(
         "workers": [{"name": name, "exit": 0, "log": ""} for name in ("A", "B", "C")],
         "events": history,
     }
-    return cast(Experiment, made | changes)
+    made |= changes
+    made["id"] += f"/run-{made['run']}" if made["run"] > 1 else ""
+    return cast(Experiment, made)
 
 
 def subject(name: str, *, kind: str = "variant", boundaries: list[str] | None = None, **changes: Any) -> Subject:
