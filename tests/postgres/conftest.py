@@ -1,4 +1,4 @@
-"""One PostgreSQL and one event loop for all tests here."""
+"""One event loop, one PostgreSQL, one Redis and one processor for all tests here."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from harness.stack.postgres import Postgres
 from postgres.launcher import PlainLauncher
+from postgres.shop import LEASE_MS, Invoice, Open, Servers, serve
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +33,27 @@ def postgres(
     runner.run(server.start(launcher, tmp_path_factory.mktemp("postgres")))
     yield server
     runner.run(server.stop())
+
+
+@pytest.fixture(scope="session")
+def servers(runner: asyncio.Runner, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    with serve(tmp_path_factory.mktemp("shop"), postgres, runner) as servers:
+        yield servers
+
+
+@pytest.fixture
+def invoice(servers: Servers) -> Iterator[Open]:
+    """Makes invoices; their workers and databases end with the test."""
+    opened: list[Invoice] = []
+
+    def make(variant: str, lease_ms: int = LEASE_MS, port: int | None = None) -> Invoice:
+        database = servers.runner.run(servers.postgres.lease())
+        opened.append(Invoice(servers, variant, database, lease_ms, port))
+        return opened[-1]
+
+    yield make
+    for invoice in opened:
+        invoice.lift()
+        for worker in invoice.workers:
+            worker.crash()
+        servers.runner.run(servers.postgres.give_back(invoice.database))

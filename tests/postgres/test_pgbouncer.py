@@ -14,6 +14,7 @@ from harness.stack.accounts import ServerUnavailable
 from harness.stack.pgbouncer import PgBouncer, find
 from harness.stack.postgres import Postgres
 from postgres.launcher import PlainLauncher
+from postgres.shop import Open, until
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +50,33 @@ def test_a_transactions_lock_is_given_to_one_through_the_pooler(url: str) -> Non
     with psycopg.connect(url) as first, psycopg.connect(url) as second:
         assert first.execute("SELECT pg_try_advisory_xact_lock(1)").fetchone() == (True,)
         assert second.execute("SELECT pg_try_advisory_xact_lock(1)").fetchone() == (False,)
+
+
+def test_hole_a_sessions_lock_charges_twice_through_the_pooler(invoice: Open, pooler: PgBouncer) -> None:
+    bill = invoice("pg_advisory", port=pooler.port)
+    bill.rule(fail="hold-before-commit", who="A")
+    first = bill.deliver("A")
+    bill.wait_for("charge-arrived", "A")
+    assert bill.run("B")[0] == 0
+    bill.lift()
+    assert first.end()[0] == 0
+    assert bill.charged_by() == ["B", "A"]
+
+
+@pytest.mark.parametrize("variant", ["pg_advisory_xact", "reserve_confirm"])
+def test_what_ends_with_its_transaction_charges_once_through_the_pooler(
+    invoice: Open, pooler: PgBouncer, variant: str
+) -> None:
+    bill = invoice(variant, port=pooler.port)
+    bill.rule(fail="hold-before-commit", who="A")
+    first = bill.deliver("A")
+    bill.wait_for("charge-arrived", "A")
+    second = bill.deliver("B")
+    until(lambda: len(bill.call(bill.servers.postgres.sessions(bill.database))) >= 1)
+    bill.lift()
+    assert first.end()[0] == 0
+    assert second.end()[0] == 0
+    assert bill.charged_by() == ["A"]
 
 
 def test_a_database_is_used_again_though_the_pooler_holds_connections_to_it(
