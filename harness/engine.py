@@ -1,12 +1,13 @@
 """Runs many experiments side by side: one stack, one monitor, a database and two or three processes for each.
 
-An experiment waits for most of its time, so hundreds can wait together. What comes out inconclusive is run again, alone,
-a bounded number of times, once everything else is done.
+An experiment waits for most of its time, so hundreds can wait together. What comes out inconclusive is run again,
+alone, a bounded number of times, once everything else is done.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -17,12 +18,14 @@ from harness import faults
 from harness.baseline import Observer, complaint
 from harness.bench import Bench
 from harness.crew import Crew, SubjectError, crews_for
-from harness.experiment import Experiment, Outcome, Setup, failed
+from harness.experiment import Experiment, Outcome, failed
+from harness.faults import FAULTS
 from harness.locks import KeyspaceWatch
 from harness.monitor import Gate, Monitor
 from harness.processes import HarnessError, Keeper
 from harness.profile import Profile
-from harness.spec import EXACTLY_ONE, INCONCLUSIVE, Spec
+from harness.setup_hook import Setup
+from harness.spec import DOUBLE_CHARGE, EXACTLY_ONE, INCONCLUSIVE, Spec
 from harness.stack import Stack, StackError
 from harness.stack.local import LocalStack
 from harness.stack.redis import DATABASES
@@ -55,6 +58,8 @@ class Entry:
     spec: Spec
     done: asyncio.Future[Outcome]
     attempts: list[Outcome] = field(default_factory=list)
+    overruled: str | None = None
+    """Why the outcome counts for nothing after all (the control did not show its hole); never for a double charge."""
 
 
 class Engine:
@@ -89,16 +94,21 @@ class Engine:
             _, self.crews = await starting
             self._watch = KeyspaceWatch(self.stack.redis)
             await self._watch.start()
-            if (error_ms := await self.stack.processor.clock_error_ms()) > 0:
-                raise StackError(
-                    f"the processor's clock is {error_ms:.0f} ms off ours: both must run on one machine and one kernel"
-                )
+            await self._compare_clocks()
         except BaseException:
             await asyncio.to_thread(self.keeper.shut_down)
             raise
         self.monitor = Monitor(self.stack.server_pids)
         self.monitor.start()
         self.gate = Gate(self.monitor, most=MOST_IN_FLIGHT)
+
+    async def _compare_clocks(self) -> None:
+        """All witnesses must read one clock. Raises StackError."""
+        error_ms = await self.stack.processor.clock_error_ms()
+        if error_ms > 0:
+            raise StackError(
+                f"the processor's clock is {error_ms:.0f} ms off ours: both must run on one machine and one kernel"
+            )
 
     async def stop(self) -> None:
         """Ends everything; experiments under way are abandoned."""
@@ -144,12 +154,23 @@ class Engine:
             outcome = await self._run(entry.spec, self.profiles[entry.spec.subject])
         finally:
             self.gate.leave()
-        if outcome.verdict.kind == INCONCLUSIVE and len(entry.attempts) + 1 < MOST_ATTEMPTS:
+        if self._worth_repeating(outcome) and len(entry.attempts) + 1 < MOST_ATTEMPTS:
             entry.attempts.append(outcome)
             self._again.append(entry)
         else:
             self._finish(entry, outcome)
         self._maybe_retry()
+
+    def _worth_repeating(self, outcome: Outcome) -> bool:
+        """What showed nothing is run again. So is a built-in variant that a stalled machine charged twice.
+
+        The variants' table is a reference, which load must not decide; a user's double charge is never run again.
+        """
+        if outcome.verdict.kind == INCONCLUSIVE:
+            return True
+        stalled = bool(outcome.history.select("stall"))
+        reference = self.crews[outcome.spec.subject].subject.kind == "variant"
+        return stalled and reference and outcome.verdict.kind == DOUBLE_CHARGE != outcome.spec.expected
 
     def _finish(self, entry: Entry, outcome: Outcome) -> None:
         entry.attempts.append(outcome)
@@ -171,29 +192,44 @@ class Engine:
             self._retrying = False
         self._maybe_retry()
 
-    async def _run(self, spec: Spec, profile: Profile, observer: list[Observer] | None = None) -> Outcome:
-        database = self._free.popleft()
+    async def _run(self, spec: Spec, profile: Profile, observers: list[Observer] | None = None) -> Outcome:
+        """One run on a bench of its own: a database of the shared Redis, or a server where the fault breaks servers."""
         number = next(self._numbers)
+        fault = FAULTS[spec.fault]
+        if fault.own_redis is not None and fault.inapplicable(profile, spec.place) is None:
+            redis = await self.stack.own_redis(*fault.own_redis)
+            watch = KeyspaceWatch(redis)
+            await watch.start()
+            database = 0
+        else:
+            redis, watch, database = self.stack.redis, self._watch, self._free.popleft()
         bench = Bench(
             spec=spec,
             stack=self.stack,
             crew=self.crews[spec.subject],
             profile=profile,
-            redis=self.stack.redis,
-            watch=self._watch,
+            redis=redis,
+            watch=watch,
             monitor=self.monitor,
             database=database,
             customer=f"cus-{number:06}",
             invoice=f"inv-{number:06}",
         )
-        if observer is not None:
-            observer.append(Observer(bench))
+        observer = None
+        if observers is not None:
+            observer = Observer(bench)
+            observers.append(observer)
+        setup = None if self.config.setup is None else functools.partial(self.config.setup, self.keeper)
         try:
-            return await Experiment(bench, self.config.setup, observer[0] if observer else None).run()
+            return await Experiment(bench, setup, observer).run()
         finally:
-            await self.stack.redis.flush(database)
             await self.stack.processor.forget(bench.customer)
-            self._free.append(database)
+            if redis.own:
+                await watch.stop()
+                await redis.kill()
+            else:
+                await redis.flush(database)
+                self._free.append(database)
 
     # --- baselines ---
 

@@ -22,7 +22,7 @@ from harness.stack.processor import Account
 from harness.verdict import STALL_FRACTION, Verdict, judge
 
 Setup = Callable[[dict[str, str]], Awaitable[None]]
-"""--harness-setup: called with the contract's environment before each experiment. Raises HarnessError."""
+"""--harness-setup: called with the contract's environment. Raises HarnessError."""
 
 
 @dataclass(slots=True)

@@ -174,12 +174,15 @@ class RedisLock:
 
     async def probe(self, at_ns: int | None = None) -> None:
         """Asks the server what is left of the lease, and notes what has changed. Raises RedisError, OSError."""
+        before_ns = now_ns()
         pttl, value = await self._server.in_database(self._database, ("PTTL", self.key), ("GET", self.key))
         asked_ns = now_ns()
         text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else None
         current = self._account.current
         if not isinstance(pttl, int) or pttl == -2:
-            if current is not None and (at_ns is None or current.granted_ns <= at_ns):
+            if current is None:
+                return
+            if at_ns is None or current.granted_ns <= at_ns:
                 over = current.expires_ns is not None and asked_ns >= current.expires_ns - _CLOCK_SLACK_NS
                 self._account.gone("redis", "lock-expired" if over else "lock-lost", self._expiry_of(asked_ns))
             return
@@ -194,7 +197,8 @@ class RedisLock:
             self._value = text
             self._account.granted("redis", self._attribute(self.key, text), granted_ns, expires_ns, key=self.key)
         elif lease_ms is not None and expires_ns is not None:
-            if current.expires_ns is None or expires_ns - current.expires_ns > _RENEWAL_NS:
+            earliest_ns = before_ns + int(lease_ms * 1e6)  # PTTL was read somewhere between before_ns and asked_ns
+            if current.expires_ns is None or earliest_ns - current.expires_ns > _RENEWAL_NS:
                 self._account.renewed("redis", lease_ms, asked_ns)
         self._arm()
 
@@ -250,6 +254,6 @@ _GONE_EVENTS = {
     "rename_from": "lock-released",
     "move_from": "lock-released",
 }
-_RENEWAL_NS = 5_000_000
+_RENEWAL_NS = 2_000_000
 """A lease whose end moves by less was not renewed: SET ... PX says "set" and "expire", and PTTL has a resolution."""
 _CLOCK_SLACK_NS = 5_000_000

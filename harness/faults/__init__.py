@@ -19,6 +19,8 @@ class Fault:
 
     name: ClassVar[str]
     title: ClassVar[str]
+    own_redis: ClassVar[tuple[str, ...] | None] = None
+    """Options of a Redis server of the experiment's own, for a fault that breaks servers; None to share the run's."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench

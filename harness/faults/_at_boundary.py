@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from harness.bench import Bench
 from harness.faults import Fault, boundary_of
+from harness.jobqueue import first_of
 from harness.network.tap import Fate, Message
 from harness.profile import Profile
 
 HELD_LEASES = 1.2
-"""How long the charge is held in the run whose renewals are boundaries too."""
+"""How long the charge is held in the run from which the renewals are learned."""
 
 
 class AtBoundary(Fault):
@@ -49,12 +48,17 @@ class AtBoundary(Fault):
 
 
 def hold_charge(bench: Bench) -> None:
-    """Holds A's charge request for 1.2 leases, whatever else happens: long enough for a lease to be renewed."""
+    """Holds A's charge request for as long as the fault stands, so that A lives long enough for its lease to be renewed.
+
+    Where the fault does not strike it is let go after 1.2 leases, as in the run that the renewals were learned from.
+    """
     charge = f"{bench.profile.points['charge']}.request"
 
     async def hold(message: Message) -> Fate:
         bench.history.add("tap", "A", "held", boundary=message.boundary)
-        await asyncio.sleep(HELD_LEASES * bench.lease_s)
+        await first_of(bench.struck.wait(), timeout_s=HELD_LEASES * bench.lease_s)
+        if bench.struck.is_set():
+            await bench.lifted.wait()
         bench.history.add("tap", "A", "let-go", boundary=message.boundary)
         return Fate.DELIVER
 

@@ -119,6 +119,10 @@ class RedisServer:
         """Empties one database."""
         await self.in_database(database, ("FLUSHDB", "ASYNC"))
 
+    async def kill(self) -> None:
+        """kill -9, and waits for the end; only for a server of an experiment's own."""
+        raise NotImplementedError
+
     async def disconnect(self) -> None:
         if self._client is not None:
             client, self._client = self._client, None

@@ -1,0 +1,133 @@
+"""The pytest plugin: options, fixtures, markers, summary. Thin: what it does is done elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from harness import host as hosts
+from harness import settings as options
+from harness import single, writing
+from harness.crew import SubjectError
+from harness.processes import HarnessError
+from harness.report.junit import properties
+from harness.report.outcome import outcome
+from harness.report.terminal import summary
+from harness.scenario import Declared, Result, declared, parameter
+from harness.stack import StackError
+
+SETTINGS = pytest.StashKey[options.Settings]()
+HOST = pytest.StashKey[hosts.Host]()
+SHARED = pytest.StashKey[hosts.SharedHost]()
+INTERRUPTED = pytest.StashKey[bool]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    options.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "experiments(fault, places, holes): one experiment for each subject and place")
+    config.addinivalue_line("markers", "sweep(holes): every boundary of each subject, every fault")
+    settings = config.stash[SETTINGS] = options.read(config)
+    workerinput: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if workerinput is None:
+        config.stash[HOST] = hosts.EngineHost(settings)
+    elif "lockproof" in workerinput:
+        config.stash[HOST] = hosts.connect(*workerinput["lockproof"])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """pytest-xdist: its workers ask the controller's engine."""
+    config = node.config
+    if SHARED not in config.stash:
+        config.stash[SHARED] = hosts.SharedHost(config.stash[HOST])
+    shared = config.stash[SHARED]
+    node.workerinput["lockproof"] = (shared.address, shared.key)
+
+
+def pytest_cmdline_main(config: pytest.Config) -> pytest.ExitCode | int | None:
+    """--harness-doctor and --harness-replay run one thing and collect no tests."""
+    if config.getoption("help", False) or config.getoption("version", 0):
+        return None
+    settings = options.read(config)
+    if settings.doctor or settings.replay is not None:
+        return single.run(settings, config.get_terminal_writer())
+    return None
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return writing.header(config.stash[SETTINGS])
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    for mark in metafunc.definition.iter_markers("experiments"):
+        found = declared(mark, metafunc.config.stash[SETTINGS])
+        metafunc.parametrize("experiment", [parameter(item) for item in found], indirect=True)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """All experiments of the tests that are left run side by side from here on."""
+    specs = []
+    for item in session.items:
+        callspec = getattr(item, "callspec", None)
+        experiment = callspec.params.get("experiment") if callspec is not None else None
+        if isinstance(experiment, Declared):
+            specs += [experiment.spec] + ([experiment.control] if experiment.control is not None else [])
+    if not specs or session.config.option.collectonly:
+        return
+    try:
+        session.config.stash[HOST].submit(specs)
+    except (StackError, SubjectError, HarnessError) as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+@pytest.fixture
+def experiment(request: pytest.FixtureRequest) -> Result:
+    """The experiment that the test has declared, once it has run."""
+    item: Declared = request.param
+    record = request.config.stash[HOST].result(item.spec, item.control)
+    request.node.user_properties.extend(properties(record))
+    return Result(record)
+
+
+def pytest_keyboard_interrupt(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+    writing.interrupted = True
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
+    """The controller writes what there is, and a run that shows nothing is not green."""
+    host = session.config.stash.get(HOST, None)
+    if isinstance(host, hosts.EngineHost) and host.engine is not None:
+        partial = session.exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
+        try:
+            run = session.config.stash[writing.RUN] = host.run(partial=partial or bool(session.shouldstop))
+            if run is not None:
+                writing.write(run, session.config.stash[SETTINGS])
+                if session.exitstatus == pytest.ExitCode.OK and not outcome(run).green:
+                    session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        except OSError as error:
+            session.config.stash[writing.PROBLEM] = f"the results could not be written: {error}"
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+        finally:
+            host.stop()
+            if (shared := session.config.stash.get(SHARED, None)) is not None:
+                shared.close()
+    return (yield)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    run = config.stash.get(writing.RUN, None)
+    if run is None:
+        return
+    settings, writer = config.stash[SETTINGS], terminalreporter._tw
+    terminalreporter.section("exactly one charge?")
+    for line in summary(run, color=writer.hasmarkup, width=writer.fullwidth, all_rows=settings.all_rows):
+        writer.line(line)
+    if (problem := config.stash.get(writing.PROBLEM, None)) is not None:
+        writer.line(problem, red=True)
+    writer.line(f"{settings.report}/results.json")

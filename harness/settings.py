@@ -1,0 +1,268 @@
+"""What a run is asked to do: every --harness- option and its ini twin, checked before any server starts."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.spec import BadToken, Token
+from harness.subject import Subject
+from harness.variants import LEASE_FACTORS, SCENARIO_ONLY, VARIANTS
+
+CONTROL = "naive-ttl"
+LEAST_TTL_MS = 200
+"""Below this the machine's own timing (some 10 ms of scheduling on a busy machine) is no small part of a lease."""
+MOST_TTL_MS = 120_000
+MOST_RUNS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: --harness-NAME, its ini twin harness_NAME, its default and what it is for."""
+
+    name: str
+    default: Any
+    help: str
+    kind: type = str
+    many: bool = False
+    switch: bool = False
+    choices: tuple[str, ...] | None = None
+    metavar: str | None = None
+
+    @property
+    def flag(self) -> str:
+        return f"--harness-{self.name}"
+
+    @property
+    def key(self) -> str:
+        return f"harness_{self.name.replace('-', '_')}"
+
+
+OPTIONS = (
+    Option("stack", "local", "where the servers come from", choices=("local", "compose")),
+    Option("variant", (), "try this built-in variant only (repeatable)", many=True, metavar="NAME"),
+    Option("subject", None, "your own lock: a Python callable that gets the Job", metavar="MODULE:CALLABLE"),
+    Option("worker", None, "your own lock: a command that does the job of its environment", metavar="COMMAND"),
+    Option(
+        "setup", None, "run before each experiment (migrations, the invoice row)", metavar="COMMAND|MODULE:CALLABLE"
+    ),
+    Option("ttl", 1000, "the lease to ask for, in milliseconds", kind=int, metavar="MS"),
+    Option("delay", 2.5, "how long a slow charge takes, as a multiple of the lease", kind=float, metavar="LEASES"),
+    Option("runs", 1, "repeat every experiment, with seeded jitter", kind=int, metavar="N"),
+    Option("seed", 0, "seed of the jitter", kind=int, metavar="N"),
+    Option("replay", None, "run one experiment again, alone, and print its timeline", metavar="TOKEN"),
+    Option("report", "reports", "directory for results.json and index.html", metavar="DIR"),
+    Option("doctor", False, "run one baseline and print what was learned of the subject", switch=True),
+    Option("all-rows", False, "print sweep tables whole, not only rows with a failure", switch=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options of one run, checked. subjects are those under test, the control first where it runs beside."""
+
+    subjects: tuple[Subject, ...]
+    own: Subject | None
+    ttl_ms: int
+    delay_leases: float
+    runs: int
+    seed: int
+    stack: str
+    setup: str | None
+    report: Path
+    cwd: str
+    replay: Token | None = None
+    narrowed: bool = False
+    """Only some of the built-in variants were asked for."""
+    doctor: bool = False
+    all_rows: bool = False
+    holes: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Holes of the user's own subject, from the ini: (fault, place) -> reason."""
+    flags: str = ""
+    """The flags that a replay of this run needs, as typed."""
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Registers the flags, in one group, and their ini twins."""
+    group = parser.getgroup("harness", "lockproof: fault injection for distributed locks around money")
+    for option in OPTIONS:
+        shown = f"{option.help} (default: {option.default})" if option.default not in (None, (), False) else option.help
+        if option.switch:
+            group.addoption(option.flag, action="store_true", default=None, dest=option.key, help=option.help)
+            parser.addini(option.key, shown, type="bool", default=False)
+        elif option.many:
+            group.addoption(option.flag, action="append", dest=option.key, metavar=option.metavar, help=option.help)
+            parser.addini(option.key, shown, type="args", default=[])
+        else:
+            group.addoption(
+                option.flag, dest=option.key, metavar=option.metavar, choices=option.choices, default=None, help=shown
+            )
+            parser.addini(option.key, shown, default=None)
+    parser.addini("harness_holes", "known holes of your own subject: FAULT@PLACE = reason", type="linelist", default=[])
+
+
+def _raw(config: pytest.Config, option: Option) -> Any:
+    given = config.getoption(option.key)
+    if given not in (None, []):
+        return given
+    if option.name == "stack" and (env := os.environ.get("HARNESS_STACK")):
+        return env
+    ini = config.getini(option.key)
+    return option.default if ini in (None, "", []) else ini
+
+
+def _number(option: Option, value: Any, least: float, most: float, why: str) -> Any:
+    try:
+        number = option.kind(value)
+    except ValueError:
+        raise pytest.UsageError(f"{option.flag} {value}: not a number") from None
+    if not least <= number <= most:
+        raise pytest.UsageError(f"{option.flag} {value}: must be from {least:g} to {most:g} ({why})")
+    return number
+
+
+def read(config: pytest.Config) -> Settings:
+    """The settings of this run. Raises pytest.UsageError that names the option and the remedy."""
+    values = {option.name: _raw(config, option) for option in OPTIONS}
+    by_name = {option.name: option for option in OPTIONS}
+    _refuse_bad_company(config)
+    if values["stack"] not in ("local", "compose"):
+        raise pytest.UsageError(f"--harness-stack {values['stack']}: one of local, compose")
+    ttl_ms = _number(
+        by_name["ttl"], values["ttl"], LEAST_TTL_MS, MOST_TTL_MS, "a shorter lease drowns in this machine's timing"
+    )
+    delay = _number(by_name["delay"], values["delay"], 1.3, 8, "a charge that is faster than the lease shows nothing")
+    runs = _number(by_name["runs"], values["runs"], 1, MOST_RUNS, "each run repeats every experiment")
+    seed = _number(by_name["seed"], values["seed"], 0, 2**63 - 1, "it seeds a generator")
+    cwd = str(config.invocation_params.dir)
+    own = _own_subject(values["subject"], values["worker"], cwd)
+    return Settings(
+        subjects=_subjects(values["variant"], own),
+        own=own,
+        ttl_ms=ttl_ms,
+        delay_leases=delay,
+        runs=runs,
+        seed=seed,
+        stack=values["stack"],
+        setup=_setup(values["setup"], cwd),
+        report=Path(cwd, values["report"]),
+        cwd=cwd,
+        replay=_token(values["replay"]),
+        narrowed=bool(values["variant"]),
+        doctor=bool(values["doctor"]),
+        all_rows=bool(values["all-rows"]),
+        holes=_holes(config.getini("harness_holes"), own),
+        flags=_flags(values, by_name),
+    )
+
+
+def _refuse_bad_company(config: pytest.Config) -> None:
+    if sys.platform != "linux":
+        raise pytest.UsageError(
+            f"lockproof runs on Linux only, this is {sys.platform}: the witness of every fault is the Linux kernel "
+            "(/proc, TCP_INFO). Run it in a Linux container or virtual machine"
+        )
+    if config.pluginmanager.hasplugin("rerunfailures") and (getattr(config.option, "reruns", None) or 0) > 0:
+        raise pytest.UsageError(
+            "--reruns (pytest-rerunfailures) would hide a double charge that shows only sometimes: remove it. "
+            "Inconclusive experiments are run again by the harness itself"
+        )
+
+
+def _own_subject(callable_: str | None, command: str | None, cwd: str) -> Subject | None:
+    if callable_ and command:
+        raise pytest.UsageError("--harness-subject and --harness-worker: give one, a run tries one lock")
+    if callable_:
+        module, _, name = callable_.partition(":")
+        if not re.fullmatch(r"[\w.]+:[\w.]+", callable_):
+            raise pytest.UsageError(f"--harness-subject {callable_}: give MODULE:CALLABLE, like myapp.billing:charge")
+        sys.path.insert(0, cwd)
+        try:
+            found = importlib.util.find_spec(module.partition(".")[0])
+        finally:
+            sys.path.remove(cwd)
+        if found is None:
+            raise pytest.UsageError(
+                f"--harness-subject {callable_}: no module {module.partition('.')[0]} in {cwd} or on sys.path. "
+                "Start pytest where it can be imported, or install it"
+            )
+        return Subject(_slug(f"{module}-{name}"), "callable", callable_)
+    if command:
+        words = shlex.split(command)
+        if not words:
+            raise pytest.UsageError("--harness-worker: the command is empty")
+        program = words[0] if os.sep not in words[0] else str(Path(cwd, words[0]))
+        if shutil.which(program) is None:
+            raise pytest.UsageError(f"--harness-worker {command}: no program {words[0]} on PATH or in {cwd}")
+        return Subject(_slug("-".join(Path(word).name for word in words)), "command", tuple(words))
+    return None
+
+
+def _subjects(names: Any, own: Subject | None) -> tuple[Subject, ...]:
+    for name in names:
+        if name not in VARIANTS:
+            raise pytest.UsageError(f"--harness-variant {name}: unknown; there are {', '.join(VARIANTS)}")
+    if own is not None:
+        chosen = dict.fromkeys([CONTROL, *names])
+        return (*(variant(name) for name in chosen), own)
+    return tuple(variant(name) for name in (names or VARIANTS))
+
+
+def variant(name: str) -> Subject:
+    """A built-in subject by its name."""
+    module = VARIANTS.get(name) or SCENARIO_ONLY[name]
+    return Subject(name, "variant", f"{module}:run", LEASE_FACTORS.get(name, 1.0))
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "subject"
+
+
+def _setup(value: str | None, cwd: str) -> str | None:
+    if value is None or re.fullmatch(r"[\w.]+:[\w.]+", value):
+        return value
+    words = shlex.split(value)
+    if not words or (shutil.which(words[0]) is None and not Path(cwd, words[0]).exists()):
+        raise pytest.UsageError(f"--harness-setup {value}: no such program, and not MODULE:CALLABLE")
+    return value
+
+
+def _token(value: str | None) -> Token | None:
+    if value is None:
+        return None
+    try:
+        return Token.parse(value)
+    except BadToken as error:
+        raise pytest.UsageError(f"--harness-replay: {error}") from None
+
+
+def _holes(lines: list[str], own: Subject | None) -> dict[tuple[str, str], str]:
+    holes = {}
+    for line in lines:
+        match = re.fullmatch(r"([a-z0-9-]+)@([a-z0-9.-]+)\s*=\s*(\S.*)", line.strip())
+        if match is None:
+            raise pytest.UsageError(f"harness_holes: {line!r} is not FAULT@PLACE = reason")
+        holes[match[1], match[2]] = match[3]
+    if holes and own is None:
+        raise pytest.UsageError(
+            "harness_holes are holes of your own subject: give --harness-subject or --harness-worker"
+        )
+    return holes
+
+
+def _flags(values: Mapping[str, Any], by_name: Mapping[str, Option]) -> str:
+    words = []
+    for name in ("subject", "worker", "setup", "ttl", "delay", "stack"):
+        if values[name] != by_name[name].default and values[name] is not None:
+            words += [by_name[name].flag, shlex.quote(str(values[name]))]
+    return " ".join(words)
