@@ -1,0 +1,323 @@
+"""The toxics that make bytes late: latency, bandwidth, slow_close, slicer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from .bench import Bench
+from .wires import MOMENT_S, PATIENCE_S, Clock
+
+FOREVER_MS = 60_000
+both_directions = pytest.mark.parametrize("stream", ["upstream", "downstream"])
+
+
+@both_directions
+async def test_latency_delays_its_direction_and_no_other(bench: Bench, stream: str) -> None:
+    async with bench.link() as link:
+        await link.add("latency", stream, latency=500, jitter=0)
+        sender, receiver = await link.open_towards(stream)
+        clock = Clock()
+        await asyncio.gather(sender.send(b"late"), receiver.send(b"prompt"))
+        assert await sender.receive(6) == b"prompt"
+        assert clock.s < 0.5
+        assert await receiver.receive(4) == b"late"
+        assert 0.5 <= clock.s < 0.5 + PATIENCE_S
+
+
+@both_directions
+async def test_latency_counts_from_when_each_chunk_was_sent(bench: Bench, stream: str) -> None:
+    async with bench.link() as link:
+        await link.add("latency", stream, latency=400, jitter=0)
+        sender, receiver = await link.open_towards(stream)
+        clock = Clock()
+        await sender.send(b"1")
+        await asyncio.sleep(0.3)
+        await sender.send(b"2")
+        await receiver.receive(1)
+        first_s = clock.s
+        await receiver.receive(1)
+        assert first_s >= 0.4
+        assert clock.s >= 0.7
+        assert clock.s - first_s < 0.4, "the second chunk waited for the first one's latency as well"
+
+
+async def test_jitter_makes_delays_differ_within_its_bounds(bench: Bench) -> None:
+    async def delay_s() -> float:
+        near, far = await link.open()
+        clock = Clock()
+        await near.send(b"x")
+        await far.receive(1)
+        return clock.s
+
+    async with bench.link() as link:
+        await link.add("latency", "upstream", latency=200, jitter=150)
+        delays_s = [await delay_s() for _ in range(8)]
+    assert min(delays_s) >= 0.05
+    assert max(delays_s) - min(delays_s) > 0.005
+
+
+@both_directions
+async def test_removing_latency_releases_everything_in_order(bench: Bench, stream: str) -> None:
+    async with bench.link() as link:
+        await link.add("latency", stream, latency=FOREVER_MS, jitter=0)
+        sender, receiver = await link.open_towards(stream)
+        for data in (b"one ", b"two ", b"three"):
+            await sender.send(data)
+            await receiver.silent(0.05)
+        await link.remove("latency")
+        assert await receiver.receive(13) == b"one two three"
+        await sender.send(b"!")
+        assert await receiver.receive(1) == b"!"
+
+
+async def test_updating_latency_releases_the_chunk_it_holds_and_applies_to_the_next(bench: Bench) -> None:
+    async with bench.link() as link:
+        await link.add("latency", "upstream", latency=FOREVER_MS, jitter=0)
+        near, far = await link.open()
+        await near.send(b"held")
+        await far.silent()
+        await link.update("latency", latency=300)
+        assert await far.receive(4) == b"held"
+        clock = Clock()
+        await near.send(b"next")
+        await far.receive(4)
+        assert 0.3 <= clock.s < 0.3 + PATIENCE_S
+
+
+async def test_a_toxic_added_behind_latency_makes_it_release_the_chunk_it_holds(bench: Bench) -> None:
+    async with bench.link() as link:
+        await link.add("latency", "upstream", latency=FOREVER_MS, jitter=0)
+        near, far = await link.open()
+        await near.send(b"held")
+        await far.silent()
+        await link.add("noop", "upstream")
+        assert await far.receive(4) == b"held"
+        await near.send(b"next")
+        await far.silent()
+
+
+async def test_latency_applies_to_connections_that_were_open_before(bench: Bench) -> None:
+    async with bench.link() as link:
+        near, far = await link.open()
+        await link.add("latency", "upstream", latency=300, jitter=0)
+        clock = Clock()
+        await near.send(b"x")
+        await far.receive(1)
+        assert clock.s >= 0.3
+
+
+async def test_a_late_chunk_arrives_after_its_sender_has_gone(bench: Bench) -> None:
+    async with bench.link() as link:
+        await link.add("latency", "upstream", latency=400, jitter=0)
+        near, far = await link.open()
+        clock = Clock()
+        await near.send(b"posthumous")
+        near.close()
+        assert await far.receive(10) == b"posthumous"
+        assert clock.s >= 0.4
+        assert await far.ending() == "FIN"
+
+
+@pytest.mark.parametrize("latency_ms", [-1000, 9_223_372_036_855], ids=["negative", "more-than-292-years"])
+async def test_latencies_that_are_no_time_at_all_in_go_delay_nothing(bench: Bench, latency_ms: int) -> None:
+    async with bench.link() as link:
+        await link.add("latency", "upstream", latency=latency_ms, jitter=0)
+        near, far = await link.open()
+        await near.send(b"x")
+        assert await far.receive(1) == b"x"
+
+
+@both_directions
+async def test_bandwidth_lets_so_many_bytes_through_in_a_second(bench: Bench, stream: str) -> None:
+    async with bench.link() as link:
+        await link.add("bandwidth", stream, rate=10)
+        sender, receiver = await link.open_towards(stream)
+        data = bytes(range(250)) * 20
+        clock = Clock()
+        await asyncio.gather(sender.send(data), receiver.send(b"prompt"))
+        await sender.receive(6)
+        assert clock.s < 0.5, "the other direction is slow too"
+        assert await receiver.receive(1000) == data[:1000]
+        assert clock.s >= 0.1
+        assert await receiver.receive(4000) == data[1000:]
+        assert 0.5 <= clock.s < 0.5 + PATIENCE_S
+
+
+async def test_bandwidth_also_slows_many_small_chunks(bench: Bench) -> None:
+    async with bench.link() as link:
+        await link.add("bandwidth", "upstream", rate=1)
+        near, far = await link.open()
+        clock = Clock()
+        for _ in range(8):
+            await near.send(b"x" * 50)
+            await asyncio.sleep(0.01)
+        await far.receive(400)
+        assert 0.38 <= clock.s < 0.4 + PATIENCE_S
+
+
+@both_directions
+async def test_bandwidth_zero_holds_and_removal_releases(bench: Bench, stream: str) -> None:
+    async with bench.link() as link:
+        await link.add("bandwidth", stream, rate=0)
+        sender, receiver = await link.open_towards(stream)
+        await sender.send(b"held")
+        await receiver.silent(0.3)
+        await sender.send(b" and queued")
+        await receiver.silent()
+        await link.remove("bandwidth")
+        assert await receiver.receive(15) == b"held and queued"
+        await receiver.send(b"alive")
+        assert await sender.receive(5) == b"alive"
+
+
+async def test_bandwidth_zero_holds_on_a_connection_that_was_open_before(bench: Bench) -> None:
+    async with bench.link() as link:
+        near, far = await link.open()
+        await link.add("bandwidth", "upstream", rate=0)
+        await near.send(b"held")
+        await far.silent(0.3)
+        await link.remove("bandwidth")
+        assert await far.receive(4) == b"held"
+
+
+async def test_updating_bandwidth_sends_the_chunk_it_holds_at_once(bench: Bench) -> None:
+    async with bench.link() as link:
+        await link.add("bandwidth", "upstream", rate=0)
+        near, far = await link.open()
+        await near.send(b"x" * 5000)
+        await far.silent()
+        await link.update("bandwidth", rate=1)
+        clock = Clock()
+        await far.receive(5000)
+        assert clock.s < 2.5, "held bytes were slowed to the new rate: 5 s"
+
+
+async def test_what_bandwidth_zero_holds_arrives_after_its_sender_has_gone(bench: Bench) -> None:
+    async with bench.link() as link:
+        await link.add("bandwidth", "upstream", rate=0)
+        near, far = await link.open()
+        await near.send(b"posthumous")
+        near.close()
+        await far.silent()
+        await link.remove("bandwidth")
+        assert await far.receive(10) == b"posthumous"
+        assert await far.ending() == "FIN"
+
+
+@both_directions
+async def test_slow_close_delays_the_end_and_no_byte(bench: Bench, stream: str) -> None:
+    async with bench.link() as link:
+        await link.add("slow_close", stream, delay=500)
+        sender, receiver = await link.open_towards(stream)
+        clock = Clock()
+        await sender.send(b"last words")
+        sender.close()
+        assert await receiver.receive(10) == b"last words"
+        assert clock.s < 0.5
+        assert await receiver.ending() == "FIN"
+        assert 0.5 <= clock.s < 0.5 + PATIENCE_S
+
+
+async def test_removing_slow_close_closes_at_once_what_was_waiting(bench: Bench) -> None:
+    async with bench.link() as link:
+        await link.add("slow_close", "upstream", delay=FOREVER_MS)
+        near, far = await link.open()
+        near.close()
+        await far.silent()
+        await link.remove("slow_close")
+        assert await far.ending() == "FIN"
+
+
+async def test_removing_slow_close_leaves_open_connections_open(bench: Bench) -> None:
+    async with bench.link() as link:
+        await link.add("slow_close", "upstream", delay=FOREVER_MS)
+        near, far = await link.open()
+        await link.remove("slow_close")
+        await near.send(b"x")
+        assert await far.receive(1) == b"x"
+        near.close()
+        assert await far.ending() == "FIN"
+
+
+@both_directions
+async def test_slicer_cuts_a_chunk_into_pieces_with_a_pause_after_each(bench: Bench, stream: str) -> None:
+    async with bench.link() as link:
+        await link.add("slicer", stream, average_size=100, size_variation=0, delay=30_000)
+        sender, receiver = await link.open_towards(stream)
+        data = bytes(range(200)) * 4
+        clock = Clock()
+        await sender.send(data)
+        pieces: list[bytes] = []
+        while len(b"".join(pieces)) < len(data):
+            pieces.append(await receiver.piece())
+        assert b"".join(pieces) == data
+        assert clock.s >= 7 * 0.03, "eight pieces, a pause after each"
+        assert len(pieces) > 1
+
+
+async def test_slicer_varies_the_size_of_the_pieces(bench: Bench) -> None:
+    async with bench.link() as link:
+        await link.add("slicer", "upstream", average_size=100, size_variation=50, delay=20_000)
+        near, far = await link.open()
+        data = bytes(range(250)) * 8
+        await near.send(data)
+        pieces: list[bytes] = []
+        while len(b"".join(pieces)) < len(data):
+            pieces.append(await far.piece())
+        assert b"".join(pieces) == data
+        assert len({len(piece) for piece in pieces[:-1]}) > 2
+
+
+async def test_removing_slicer_sends_the_rest_of_the_chunk_at_once(bench: Bench) -> None:
+    async with bench.link() as link:
+        await link.add("slicer", "upstream", average_size=1, size_variation=0, delay=FOREVER_MS * 1000)
+        near, far = await link.open()
+        await near.send(b"sliced")
+        assert await far.receive(1) == b"s"
+        await far.silent()
+        await link.remove("slicer")
+        assert await far.receive(5) == b"liced"
+
+
+async def test_two_delays_in_a_chain_add_up(bench: Bench) -> None:
+    async with bench.link() as link:
+        await link.add("latency", "upstream", latency=250, jitter=0)
+        await link.call(
+            "POST", "/toxics", {"name": "more", "type": "latency", "stream": "upstream", "attributes": {"latency": 250}}
+        )
+        near, far = await link.open()
+        clock = Clock()
+        await near.send(b"x")
+        await far.receive(1)
+        assert 0.5 <= clock.s < 0.5 + PATIENCE_S
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "end_is_slow"), [("limit_data", "slow_close", True), ("slow_close", "limit_data", False)]
+)
+async def test_toxics_act_in_the_order_they_were_added(bench: Bench, first: str, then: str, end_is_slow: bool) -> None:
+    attributes = {"limit_data": {"bytes": 4}, "slow_close": {"delay": 1500}}
+    async with bench.link() as link:
+        await link.add(first, "upstream", **attributes[first])
+        await link.add(then, "upstream", **attributes[then])
+        near, far = await link.open()
+        clock = Clock()
+        await near.send(b"four")
+        assert await far.receive(4) == b"four"
+        assert await far.ending() == "FIN"
+        assert (clock.s >= 1.5) is end_is_slow
+
+
+async def test_removing_the_first_of_two_toxics_hands_what_it_held_to_the_second(bench: Bench) -> None:
+    async with bench.link() as link:
+        await link.add("bandwidth", "upstream", rate=0)
+        await link.add("latency", "upstream", latency=400, jitter=0)
+        near, far = await link.open()
+        clock = Clock()
+        await near.send(b"x")
+        await asyncio.sleep(MOMENT_S)
+        await link.remove("bandwidth")
+        await far.receive(1)
+        assert 0.4 <= clock.s < 0.4 + PATIENCE_S
