@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,8 +22,8 @@ from urllib.parse import quote, urlsplit
 import tenacity
 import urllib3
 
-PATIENCE_S = 10.0
-"""How long a test waits for what must happen; only a failing test ever waits that long."""
+from .wire import PATIENCE_S, exchange
+
 ROLES = ("A", "B", "C")
 JSON = {"Content-Type": "application/json"}
 
@@ -45,7 +47,10 @@ class Reply:
 
 
 class Bank:
-    """One start of the processor. Its ports are free ones unless given."""
+    """One start of the processor. Its ports are free ones unless given.
+
+    idle is a connection that was used once and is left alone from then on.
+    """
 
     def __init__(self, ledger: Path, *, payment: dict[str, int] | None = None, control: int = 0) -> None:
         self.ledger = ledger
@@ -62,6 +67,9 @@ class Bank:
         self.payment: dict[str, str] = started["payment"]
         self.control: str = started["control"]
         self.boot: str = started["boot"]
+        self.idle = socket.create_connection(("127.0.0.1", self.port()), PATIENCE_S)
+        assert exchange(self.idle, b"GET /healthz HTTP/1.1\r\nHost: p\r\n\r\n")[0] == 200
+        self.idle_since = time.monotonic()
         self.http = urllib3.PoolManager(retries=False, maxsize=64, timeout=PATIENCE_S)
 
     def port(self, role: str = "A") -> int:
@@ -80,6 +88,7 @@ class Bank:
     def stop(self) -> str:
         """Ends the process, however far it got, and returns what it complained of."""
         self.http.clear()
+        self.idle.close()
         if self.process.poll() is None:
             self.process.kill()
         return self.process.communicate(timeout=PATIENCE_S)[1]
@@ -88,6 +97,10 @@ class Bank:
         """Processor time used so far, user and system, in seconds (Linux)."""
         after_name = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
+
+    def settled(self) -> None:
+        """Returns once everything that was sent before has been dealt with, as far as that takes no waiting."""
+        assert self.ask("GET", f"{self.control}/healthz").status == 200
 
     def ask(self, method: str, url: str, *, headers: Any = None, body: Any = None) -> Reply:
         response = self.http.request(method, url, headers=headers, body=body)

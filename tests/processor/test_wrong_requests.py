@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from .bank import JSON, PATIENCE_S, Bank, Customer, Reply
-from .wire import exchange
+from .bank import JSON, Bank, Customer, Reply
+from .wire import PATIENCE_S, exchange
 
 MISSING = object()
 KEY_255 = "k" * 255

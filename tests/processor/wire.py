@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import re
 import socket
+from collections.abc import Callable
 
-from .bank import PATIENCE_S
+PATIENCE_S = 10.0
+"""How long a test waits for what must happen; only a failing test ever waits that long."""
 
 
 def exchange(target: int | socket.socket, request: bytes) -> tuple[int, bytes]:
@@ -23,15 +27,21 @@ def exchange(target: int | socket.socket, request: bytes) -> tuple[int, bytes]:
         return status, stream.read(length)
 
 
-def everything(port: int, request: bytes) -> bytes:
-    """Sends bytes, says that no more will come, and returns all that comes back. Raises TimeoutError if that hangs."""
+def replies(port: int, request: bytes, settled: Callable[[], object]) -> list[int]:
+    """Sends bytes, lets the server come to rest, says that no more will come; the statuses of what came back.
+
+    settled puts a question to the same server on another connection: it has one loop, so once that is answered these
+    bytes have been dealt with. Raises TimeoutError when it neither answers nor closes the connection.
+    """
     with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as sock:
         answer = b""
         try:
             sock.sendall(request)
+            settled()
             sock.shutdown(socket.SHUT_WR)
             while chunk := sock.recv(65536):
                 answer += chunk
-        except (ConnectionResetError, BrokenPipeError):
-            pass  # it had seen enough
-        return answer
+        except (ConnectionError, OSError) as error:
+            if not isinstance(error, ConnectionError) and error.errno != errno.ENOTCONN:
+                raise  # TimeoutError too
+        return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", answer)]
