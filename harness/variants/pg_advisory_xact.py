@@ -39,8 +39,7 @@ def run(job: Job) -> None:
         poll(job, lambda: locked(job, transaction))
         say("acquired")
         bill(job, transaction)
-        transaction.commit()
-        say("released")
+    say("released")  # leaving the block has committed; leaving it by an exception rolls back
 
 
 def locked(job: Job, transaction: psycopg.Connection[tuple[Any, ...]]) -> bool:
@@ -66,7 +65,7 @@ def bill(job: Job, transaction: psycopg.Connection[tuple[Any, ...]]) -> None:
 
 
 def connect(job: Job) -> psycopg.Connection[tuple[Any, ...]]:
-    """A connection whose first statement begins a transaction; leaving it without commit() rolls back.
+    """A connection whose first statement begins a transaction.
 
     Without prepared statements: behind a pooler the next transaction may be given another session.
     """
