@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -21,22 +22,24 @@ def test_root_starts_servers_as_somebody_else_and_others_as_themselves() -> None
     assert account is None or account[0] != 0
 
 
-def test_a_file_can_be_read_only_through_directories_that_can_be_entered(tmp_path: Path) -> None:
-    for directory in (tmp_path, *tmp_path.parents):
-        if directory.stat().st_uid == os.geteuid() and directory != Path("/"):
-            directory.chmod(0o711 if directory.stat().st_mode & 0o007 == 0 else directory.stat().st_mode)
-    file = tmp_path / "open" / "file"
-    file.parent.mkdir(mode=0o755)
-    file.touch(mode=0o644)
-    file.chmod(0o644)
-    assert can_read(file, STRANGER)
-    assert can_read(file, None)
-    file.parent.chmod(0o700)
-    assert not can_read(file, STRANGER)
-    file.parent.chmod(0o755)
-    file.chmod(0o640)
-    assert not can_read(file, STRANGER)
-    assert not can_read(tmp_path / "absent", STRANGER)
+def test_a_file_can_be_read_only_through_directories_that_can_be_entered() -> None:
+    # Not tmp_path: pytest keeps what is above it to itself.
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        place.chmod(0o711)
+        file = place / "open" / "file"
+        file.parent.mkdir()
+        file.parent.chmod(0o755)
+        file.touch()
+        file.chmod(0o644)
+        assert can_read(file, STRANGER)
+        assert can_read(file, None)
+        place.chmod(0o700)
+        assert not can_read(file, STRANGER)
+        place.chmod(0o711)
+        file.chmod(0o640)
+        assert not can_read(file, STRANGER)
+        assert not can_read(place / "absent", STRANGER)
 
 
 def test_a_servers_home_is_ours_and_its_account_may_enter_it(tmp_path: Path) -> None:
