@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from harness.errors import DoubleCharge, ExperimentFailed, Inconclusive, NoCharge
     from harness.history import Event, History
-    from harness.scenario import Hole, Result, experiments
+    from harness.scenario import Hole, Result, experiments, sweeps
     from harness.subject import Job
+    from harness.sweep import Sweep
     from harness.verdict import Verdict, judge
 
 __all__ = [
@@ -33,16 +34,18 @@ __all__ = [
     "Job",
     "NoCharge",
     "Result",
+    "Sweep",
     "Verdict",
     "experiments",
     "judge",
+    "sweeps",
 ]
 
 _HOME = {
     "DoubleCharge": "errors", "ExperimentFailed": "errors", "Inconclusive": "errors", "NoCharge": "errors",
     "Event": "history", "History": "history",
-    "Hole": "scenario", "Result": "scenario", "experiments": "scenario",
-    "Job": "subject",
+    "Hole": "scenario", "Result": "scenario", "experiments": "scenario", "sweeps": "scenario",
+    "Job": "subject", "Sweep": "sweep",
     "Verdict": "verdict", "judge": "verdict",
 }  # fmt: skip
 

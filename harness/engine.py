@@ -7,14 +7,16 @@ alone, a bounded number of times, once everything else is done.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import itertools
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from harness import faults
+from harness import sweep as sweeps
 from harness.baseline import Observer, complaint
 from harness.bench import Bench
 from harness.crew import Crew, SubjectError, crews_for
@@ -30,6 +32,7 @@ from harness.stack import Stack, StackError
 from harness.stack.local import LocalStack
 from harness.stack.redis import DATABASES
 from harness.subject import Subject
+from harness.sweep import BoundaryHoles
 
 MOST_ATTEMPTS = 3
 MOST_IN_FLIGHT = 400
@@ -82,6 +85,8 @@ class Engine:
         self._tasks: set[asyncio.Task[None]] = set()
         self._again: deque[Entry] = deque()
         self._retrying = False
+        self._sweeps: dict[str, asyncio.Future[tuple[str | None, list[Spec]]]] = {}
+        self._rehearsed: dict[str, asyncio.Future[None]] = {}
 
     async def start(self) -> None:
         """Starts everything. Raises StackError, SubjectError, HarnessError; what was started is then stopped again."""
@@ -193,7 +198,18 @@ class Engine:
         self._maybe_retry()
 
     async def _run(self, spec: Spec, profile: Profile, observers: list[Observer] | None = None) -> Outcome:
-        """One run on a bench of its own: a database of the shared Redis, or a server where the fault breaks servers."""
+        """One run on a bench of its own."""
+        async with self._bench(spec, profile) as bench:
+            observer = None
+            if observers is not None:
+                observer = Observer(bench)
+                observers.append(observer)
+            setup = None if self.config.setup is None else functools.partial(self.config.setup, self.keeper)
+            return await Experiment(bench, setup, observer).run()
+
+    @contextlib.asynccontextmanager
+    async def _bench(self, spec: Spec, profile: Profile) -> AsyncIterator[Bench]:
+        """A bench: a database of the shared Redis, or a server of its own where the fault breaks servers."""
         number = next(self._numbers)
         fault = FAULTS[spec.fault]
         if fault.own_redis is not None and fault.inapplicable(profile, spec.place) is None:
@@ -215,13 +231,8 @@ class Engine:
             customer=f"cus-{number:06}",
             invoice=f"inv-{number:06}",
         )
-        observer = None
-        if observers is not None:
-            observer = Observer(bench)
-            observers.append(observer)
-        setup = None if self.config.setup is None else functools.partial(self.config.setup, self.keeper)
         try:
-            return await Experiment(bench, setup, observer).run()
+            yield bench
         finally:
             await self.stack.processor.forget(bench.customer)
             if redis.own:
@@ -230,6 +241,54 @@ class Engine:
             else:
                 await redis.flush(database)
                 self._free.append(database)
+
+    # --- sweeps ---
+
+    def submit_sweep(self, subject: str, holes: BoundaryHoles, runs: int) -> None:
+        """Puts the whole sweep of a subject into the run, once."""
+        if subject not in self._sweeps:
+            self._sweeps[subject] = asyncio.ensure_future(self._sweep(subject, holes, runs))
+
+    async def sweep(self, subject: str) -> tuple[str | None, list[Entry]]:
+        """(what is wrong, or None; every experiment of a sweep, done). The sweep was submitted."""
+        wrong, specs = await asyncio.shield(self._sweeps[subject])
+        for spec in specs:
+            await self.outcome(spec.id)
+        return wrong, [self.entries[spec.id] for spec in specs]
+
+    async def _sweep(self, subject: str, holes: BoundaryHoles, runs: int) -> tuple[str | None, list[Spec]]:
+        wrong = await self.ready(subject)
+        if wrong is not None:
+            return f"{subject} is not fit to be tried: {wrong}", []
+        await self.rehearse(subject)
+        specs = sweeps.specs(self.profiles[subject], self.config.ttl_ms, runs, self.config.seed, holes)
+        self.submit(specs)
+        return None, specs
+
+    async def rehearse(self, subject: str) -> None:
+        """Learns a subject's boundaries, once: until two runs agree, or four times."""
+        if subject not in self._rehearsed:
+            self._rehearsed[subject] = asyncio.ensure_future(self._rehearse(subject))
+        await asyncio.shield(self._rehearsed[subject])
+
+    async def _rehearse(self, subject: str) -> None:
+        profile = self.profiles[subject]
+        clean: list[list[str]] = [list(profile.boundaries)]
+        held: list[list[str]] = []
+
+        async def once(runs: list[list[str]], hold: bool) -> None:
+            await self.gate.enter()
+            try:
+                async with self._bench(self._baseline_spec(subject), profile) as bench:
+                    runs.append(await sweeps.rehearse(bench, held=hold))
+            finally:
+                self.gate.leave()
+
+        await asyncio.gather(once(clean, False), once(held, True), once(held, True))
+        for runs, hold in ((clean, False), (held, True)):
+            while not sweeps.agree(runs) and len(runs) < sweeps.REHEARSALS:
+                await once(runs, hold)
+        self.profiles[subject] = sweeps.with_boundaries(profile, clean, held)
 
     # --- baselines ---
 

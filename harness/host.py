@@ -21,14 +21,18 @@ from typing import Any, Protocol, TypeVar
 from harness import records
 from harness.engine import Config, Engine, Entry
 from harness.processes import HarnessError
+from harness.profile import Profile
+from harness.report import failure_text
 from harness.report.results import Experiment, Run
 from harness.settings import CONTROL, Settings, variant
 from harness.setup_hook import setup_hook
 from harness.spec import DOUBLE_CHARGE, Spec
+from harness.sweep import FAULTS, BoundaryHoles, Point, Sweep
 from harness.variants import SCENARIO_ONLY
 
 T = TypeVar("T")
 _POLL_S = 0.2
+_EXPOSED = ("submit", "result", "submit_sweep", "sweep")
 
 
 class Host(Protocol):
@@ -40,6 +44,14 @@ class Host(Protocol):
 
     def result(self, spec: Spec, control: Spec | None = None) -> Experiment:
         """Waits for an experiment. Raises HarnessError."""
+        ...
+
+    def submit_sweep(self, subject: str, holes: BoundaryHoles) -> None:
+        """Puts the sweep of a subject into the run."""
+        ...
+
+    def sweep(self, subject: str) -> Sweep:
+        """Waits for a sweep that was submitted."""
         ...
 
 
@@ -57,6 +69,8 @@ class EngineHost:
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._broken: Exception | None = None
+        self._declared: dict[str, tuple[tuple[str, str], ...]] = {}
+        self.sweeps: dict[str, Sweep] = {}
 
     def start(self) -> Engine:
         """Starts the engine, once. Raises StackError, SubjectError, HarnessError."""
@@ -134,6 +148,37 @@ class EngineHost:
                 record = records.experiment(engine.entries[spec.id], self.settings)
         return record
 
+    def submit_sweep(self, subject: str, holes: BoundaryHoles) -> None:
+        engine = self.start()
+
+        async def put() -> None:
+            engine.submit_sweep(subject, holes, self.settings.runs)
+
+        self._declared[subject] = tuple(holes)
+        self.call(put())
+
+    def sweep(self, subject: str) -> Sweep:
+        engine = self.start()
+        wrong, entries = self.call(engine.sweep(subject))
+        profile = engine.profiles.get(subject, Profile(subject))
+        points = []
+        for entry in entries:
+            outcome = entry.attempts[-1]
+            told = failure_text(records.experiment(entry, self.settings)) if outcome.surprising else None
+            points.append(Point(entry.spec, outcome.verdict.kind, outcome.verdict.reason, told))
+        done = Sweep(
+            subject,
+            profile.known,
+            FAULTS,
+            profile.unstable,
+            tuple(points),
+            self.settings.runs,
+            self._declared.get(subject, ()),
+            wrong,
+        )
+        self.sweeps[subject] = done
+        return done
+
     def run(self, *, partial: bool) -> Run | None:
         """Everything so far as results.json has it; None when nothing was started."""
         if self.engine is None:
@@ -142,7 +187,10 @@ class EngineHost:
 
         async def collect() -> Run:
             wall_s = time.monotonic() - self._began_s
-            return records.run(engine, self.settings, started=self.started, wall_s=wall_s, partial=partial)
+            run = records.run(engine, self.settings, started=self.started, wall_s=wall_s, partial=partial)
+            if self.sweeps:
+                run["sweep"] = {name: _told(sweep) for name, sweep in self.sweeps.items()}
+            return run
 
         return self.call(collect())
 
@@ -154,6 +202,16 @@ class EngineHost:
             self.call(self.engine.stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
+
+
+def _told(sweep: Sweep) -> dict[str, Any]:
+    return {
+        "boundaries": list(sweep.boundaries),
+        "faults": list(sweep.faults),
+        "points": len(sweep.points),
+        "failures": len(sweep.failures()),
+        "sentence": sweep.sentence(),
+    }
 
 
 class _Manager(BaseManager):
@@ -171,7 +229,7 @@ class SharedHost:
         class Serving(_Manager):
             pass
 
-        Serving.register("host", callable=lambda: host, exposed=("submit", "result"))
+        Serving.register("host", callable=lambda: host, exposed=_EXPOSED)
         server = Serving(address=self.address, authkey=self.key.encode()).get_server()
         threading.Thread(target=server.serve_forever, name="engine-rpc", daemon=True).start()
 
@@ -185,7 +243,7 @@ def connect(address: str, key: str) -> Host:
     class Client(_Manager):
         pass
 
-    Client.register("host", exposed=("submit", "result"))
+    Client.register("host", exposed=_EXPOSED)
     client = Client(address=address, authkey=key.encode())
     try:
         client.connect()

@@ -143,6 +143,7 @@ class RedisLock:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._value: str | None = None
+        self._ends = 0
         self._unprobed_ns: int | None = None
         """When a grant was seen whose lease the server has not been asked for yet."""
 
@@ -153,6 +154,7 @@ class RedisLock:
         at_ns = now_ns()
         if event in _GONE_EVENTS:
             self._grant_unprobed()
+            self._ends += 1
             self._cancel_timer()
             self._account.gone(
                 "redis", _GONE_EVENTS[event], self._expiry_of(at_ns) if event == "expired" else at_ns, event=event
@@ -174,9 +176,11 @@ class RedisLock:
 
     async def probe(self, at_ns: int | None = None) -> None:
         """Asks the server what is left of the lease, and notes what has changed. Raises RedisError, OSError."""
-        before_ns = now_ns()
+        before_ns, ends = now_ns(), self._ends
         pttl, value = await self._server.in_database(self._database, ("PTTL", self.key), ("GET", self.key))
         asked_ns = now_ns()
+        if ends != self._ends:
+            return  # the lock was let go while the server's answer was on its way: it tells of a lease that is over
         text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else None
         current = self._account.current
         if not isinstance(pttl, int) or pttl == -2:

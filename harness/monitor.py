@@ -21,6 +21,7 @@ _KEPT_MS = 20.0
 """Shorter stalls are nobody's business: no lease is that short."""
 _CALM_MS = 6.0
 _BUSY_MS = 15.0
+_APART_S = 0.004
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,23 +86,35 @@ class Gate:
         self._most = most
         self.limit = float(start or min(most, 32 * (os.cpu_count() or 1)))
         self.in_flight = 0
-        self.waiting = 0
+        self._queue: deque[asyncio.Future[None]] = deque()
         self._adapted_ns = now_ns()
+        self._pump: asyncio.Task[None] | None = None
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue)
 
     async def enter(self) -> None:
-        """Returns when one more experiment may begin. Starts are a few milliseconds apart, so that they do not clump."""
-        self.waiting += 1
-        try:
-            while self.in_flight >= int(self.limit) or self._monitor.lateness_ms > _BUSY_MS:
-                self._adapt()
-                await asyncio.sleep(0.005)
-            self.in_flight += 1
-        finally:
-            self.waiting -= 1
-        self._adapt()
+        """Returns when one more experiment may begin."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append(turn)
+        if self._pump is None or self._pump.done():
+            self._pump = asyncio.get_running_loop().create_task(self._admit())
+        await turn
 
     def leave(self) -> None:
         self.in_flight -= 1
+
+    async def _admit(self) -> None:
+        """Lets them in one by one, a few milliseconds apart, so that they do not clump."""
+        while self._queue:
+            self._adapt()
+            if self.in_flight < int(self.limit) and self._monitor.lateness_ms <= _BUSY_MS:
+                turn = self._queue.popleft()
+                if not turn.done():
+                    self.in_flight += 1
+                    turn.set_result(None)
+            await asyncio.sleep(_APART_S)
 
     def _adapt(self) -> None:
         if now_ns() - self._adapted_ns < 100_000_000:
@@ -109,5 +122,5 @@ class Gate:
         self._adapted_ns = now_ns()
         if self._monitor.lateness_ms > _BUSY_MS:
             self.limit = max(2.0, self.limit * 0.8)
-        elif self._monitor.lateness_ms < _CALM_MS and self.waiting:
+        elif self._monitor.lateness_ms < _CALM_MS and self._queue:
             self.limit = min(float(self._most), self.limit + 4)

@@ -15,13 +15,13 @@ from harness.processes import HarnessError
 from harness.report.junit import properties
 from harness.report.outcome import outcome
 from harness.report.terminal import summary
-from harness.scenario import Declared, Result, declared, parameter
+from harness.scenario import Declared, Result, SweepOf, declared, parameter, sweep_subjects
 from harness.stack import StackError
+from harness.sweep import Sweep
 
 SETTINGS = pytest.StashKey[options.Settings]()
 HOST = pytest.StashKey[hosts.Host]()
 SHARED = pytest.StashKey[hosts.SharedHost]()
-INTERRUPTED = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -67,20 +67,28 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for mark in metafunc.definition.iter_markers("experiments"):
         found = declared(mark, metafunc.config.stash[SETTINGS])
         metafunc.parametrize("experiment", [parameter(item) for item in found], indirect=True)
+    for mark in metafunc.definition.iter_markers("sweep"):
+        swept = sweep_subjects(mark, metafunc.config.stash[SETTINGS])
+        metafunc.parametrize("sweep", swept, ids=[item.subject for item in swept], indirect=True)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """All experiments of the tests that are left run side by side from here on."""
-    specs = []
+    specs, swept = [], []
     for item in session.items:
-        callspec = getattr(item, "callspec", None)
-        experiment = callspec.params.get("experiment") if callspec is not None else None
-        if isinstance(experiment, Declared):
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        if isinstance(params.get("experiment"), Declared):
+            experiment = params["experiment"]
             specs += [experiment.spec] + ([experiment.control] if experiment.control is not None else [])
-    if not specs or session.config.option.collectonly:
+        if isinstance(params.get("sweep"), SweepOf):
+            swept.append(params["sweep"])
+    if not (specs or swept) or session.config.option.collectonly:
         return
     try:
-        session.config.stash[HOST].submit(specs)
+        host = session.config.stash[HOST]
+        host.submit(specs)
+        for item in swept:
+            host.submit_sweep(item.subject, item.holes)
     except (StackError, SubjectError, HarnessError) as error:
         raise pytest.UsageError(str(error)) from error
 
@@ -94,8 +102,15 @@ def experiment(request: pytest.FixtureRequest) -> Result:
     return Result(record)
 
 
-def pytest_keyboard_interrupt(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-    writing.interrupted = True
+@pytest.fixture
+def sweep(request: pytest.FixtureRequest) -> Sweep:
+    """Every boundary of a subject with every fault, once all have run."""
+    item: SweepOf = request.param
+    done = request.config.stash[HOST].sweep(item.subject)
+    request.node.user_properties.extend(
+        [("subject", done.subject), ("points", str(len(done.points))), ("sentence", done.sentence())]
+    )
+    return done
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

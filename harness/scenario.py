@@ -104,6 +104,30 @@ def parameter(item: Declared) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
+class SweepOf:
+    """A subject to be swept, and its declared holes: (fault, boundary) -> hole."""
+
+    subject: str
+    holes: Mapping[tuple[str, str], Hole | str]
+
+
+def sweeps(holes: Mapping[str, Mapping[tuple[str, str], Hole | str]]) -> Callable[[T], T]:
+    """Declares one sweep for each subject on a test that takes the fixture `sweep`. holes: by subject."""
+    mark: Callable[[T], T] = pytest.mark.sweep(holes=dict(holes))
+    return mark
+
+
+def sweep_subjects(mark: pytest.Mark, settings: Settings) -> list[SweepOf]:
+    """The sweeps of one mark, for the subjects of this run."""
+    found = []
+    for subject in settings.subjects:
+        own = settings.own is not None and subject.name == settings.own.name
+        holes = {key: reason for key, reason in settings.holes.items() if key[1].count(".") == 3}
+        found.append(SweepOf(subject.name, holes if own else mark.kwargs["holes"].get(subject.name, {})))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """What a test gets: one experiment that has run."""
 
@@ -123,4 +147,15 @@ class Result:
         return failure_text(self.record)
 
 
-__all__ = ["Declared", "Hole", "Holes", "Result", "declared", "experiments", "parameter"]
+__all__ = [
+    "Declared",
+    "Hole",
+    "Holes",
+    "Result",
+    "SweepOf",
+    "declared",
+    "experiments",
+    "parameter",
+    "sweep_subjects",
+    "sweeps",
+]

@@ -45,6 +45,9 @@ class Fault:
         """Gives back what arm() took, whatever has happened."""
 
 
+HELD_LEASES = 1.2
+"""How long the charge is held in the run from which the renewals are learned: a lease and a bit."""
+
 F = TypeVar("F", bound=type[Fault])
 FAULTS: dict[str, type[Fault]] = {}
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from harness.bench import Bench
-from harness.faults import Fault, boundary_of
+from harness.faults import HELD_LEASES, Fault, boundary_of
 from harness.jobqueue import first_of
 from harness.network.tap import Fate, Message
 from harness.profile import Profile
-
-HELD_LEASES = 1.2
-"""How long the charge is held in the run from which the renewals are learned."""
 
 
 class AtBoundary(Fault):
@@ -48,7 +45,7 @@ class AtBoundary(Fault):
 
 
 def hold_charge(bench: Bench) -> None:
-    """Holds A's charge request for as long as the fault stands, so that A lives long enough for its lease to be renewed.
+    """Holds A's charge request for as long as the fault stands: long enough for A's lease to be renewed.
 
     Where the fault does not strike it is let go after 1.2 leases, as in the run that the renewals were learned from.
     """
