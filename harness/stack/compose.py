@@ -20,7 +20,8 @@ from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_dela
 from harness.advisory import AdvisoryWatch
 from harness.network.toxics import ToxicError, Toxiproxy
 from harness.processes import Keeper
-from harness.stack import Address, StackError, Versions, engine
+from harness.stack import Address, StackError, Versions
+from harness.stack import docker_engine as engine
 from harness.stack.attached import ContainerPostgres, ContainerToxiproxy
 from harness.stack.containers import ContainerRedis, Site
 from harness.stack.postgres import Postgres

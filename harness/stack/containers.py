@@ -15,7 +15,7 @@ from docker.models.containers import Container
 from docker.models.networks import Network
 
 from harness.stack import Address, StackError, free_port
-from harness.stack.engine import ENGINE_ERRORS, OWNER, log_of
+from harness.stack.docker_engine import ENGINE_ERRORS, OWNER, log_of
 from harness.stack.redis import RedisServer
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from docker import DockerClient
 from docker.models.containers import Container
 
 from harness.stack import StackError
-from harness.stack.engine import ENGINE_ERRORS, PROJECT_LABEL, SERVICE_LABEL, orphaned, owners, remove_owned
+from harness.stack.docker_engine import ENGINE_ERRORS, PROJECT_LABEL, SERVICE_LABEL, orphaned, owners, remove_owned
 from harness.stack.processor import ROLES
 
 PROJECT = "lockproof"

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from harness.processes import python_env
-from harness.stack.engine import connect, remove_owned
+from harness.stack.docker_engine import connect, remove_owned
 
 _TIMEOUT_S = 90.0
 

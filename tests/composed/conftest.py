@@ -13,7 +13,7 @@ from docker.errors import ImageNotFound
 from harness.processes import Keeper
 from harness.stack import StackError
 from harness.stack.compose import ComposeStack
-from harness.stack.engine import connect
+from harness.stack.docker_engine import connect
 from harness.stack.project import SERVICES, compose_file
 
 

@@ -18,7 +18,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 from harness.processes import Keeper, python_env
 from harness.stack import StackError
 from harness.stack.compose import ComposeStack
-from harness.stack.engine import (
+from harness.stack.docker_engine import (
     OWNER,
     PROJECT_LABEL,
     SERVICE_LABEL,

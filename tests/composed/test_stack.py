@@ -11,7 +11,7 @@ from docker import DockerClient
 from harness.history import now_ns
 from harness.stack import Address, StackError
 from harness.stack.compose import ComposeStack
-from harness.stack.engine import published_ports
+from harness.stack.docker_engine import published_ports
 from harness.stack.project import PORTS, SERVICES
 
 
