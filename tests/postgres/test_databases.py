@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from harness.stack.postgres import Postgres
+from harness.stack.postgres_databases import Databases
 
 
 @pytest.fixture
@@ -73,6 +74,22 @@ def test_a_database_in_which_anything_was_defined_is_not_used_again(
     # What ends with the session leaves nothing behind: then the database is as it was.
     assert (database in postgres._clean) == temporary
     assert (database in postgres._made) == temporary
+
+
+def test_for_a_role_whose_objects_are_not_counted_every_database_is_a_new_one(
+    runner: asyncio.Runner, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it is for the role that initdb made: a container's POSTGRES_USER."""
+    monkeypatch.setattr("harness.stack.postgres_databases._FIRST_USER_OID", 1 << 31)
+    others = Databases(postgres.host, postgres.port, "lockproof")
+    runner.run(others.open(""))
+    name = runner.run(others.lease())
+    runner.run(others.give_back(name))
+    assert runner.run(others.lease()) != name
+    runner.run(others.close(drop=True))
+    with session(postgres, "postgres") as connection:
+        left = connection.execute("SELECT FROM pg_database WHERE starts_with(datname, %s)", [others._prefix])
+        assert left.fetchone() is None
 
 
 def test_sessions_are_ended_before_a_database_is_used_again(
