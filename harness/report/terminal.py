@@ -50,11 +50,11 @@ def _table(table: Table, paint: Paint, width: int) -> list[str]:
             cell = table.cell(subject, column)
             row.append(("", "") if cell is None else (_words(cell, notes), cell.status.key))
         rows.append(row)
-    return [paint(title, "head"), *_grid(["", *heads], rows, paint, width), *_notes(notes, width)]
+    return [*_title(title, paint, width), *_grid(["", *heads], rows, paint, width), *_notes(notes, width)]
 
 
 def _sweep(sweep: Sweep, paint: Paint, width: int, all_rows: bool) -> list[str]:
-    out = [paint(f"every boundary: {one_line(sweep.subject, 60)}", "head")]
+    out = _title(f"every boundary: {one_line(sweep.subject, 60)}", paint, width)
     out += textwrap.wrap(one_line(sweep.sentence, 500), width, initial_indent="  ", subsequent_indent="  ")
     shown = [boundary for boundary in sweep.boundaries if all_rows or sweep.broken(boundary)]
     notes: dict[str, int] = {}
@@ -71,9 +71,8 @@ def _sweep(sweep: Sweep, paint: Paint, width: int, all_rows: bool) -> list[str]:
             *_notes(notes, width),
         ]
         if len(shown) < len(sweep.boundaries):
-            out.append(
-                f"  {plural(len(sweep.boundaries) - len(shown), 'boundary', 'boundaries')} more: one charge each"
-            )
+            rest = plural(len(sweep.boundaries) - len(shown), "boundary", "boundaries")
+            out.append(f"  {rest} more, none with a failure")
     return out
 
 
@@ -85,8 +84,8 @@ def _crashes(run: Run, paint: Paint, width: int) -> list[str]:
         rows.append([(text, "") for text in cells])
     if not rows:
         return []
-    title = paint("after a crash: how long the customer stayed locked for the next worker", "head")
-    return [title, *_grid(["", "killed at", "locked for", "lease"], rows, paint, width)]
+    title = _title("after a crash: how long the customer stayed locked for the next worker", paint, width)
+    return [*title, *_grid(["", "killed at", "locked for", "lease"], rows, paint, width)]
 
 
 def _bounds(run: Run, paint: Paint, width: int) -> list[str]:
@@ -107,11 +106,15 @@ def _bounds(run: Run, paint: Paint, width: int) -> list[str]:
         below = f"below {upper:.1f} %" if upper < 99.95 else "not bounded"
         cells = (one_line(subject, 200), one_line(fault, 60), str(wrong), str(total), below)
         rows.append([(text, "known" if wrong and index == 2 else "") for index, text in enumerate(cells)])
-    title = paint(
-        "violations over all runs, and the rate they leave possible (one-sided 95 %, Clopper-Pearson)", "head"
+    title = _title(
+        "violations over all runs, and the rate they leave possible (one-sided 95 %, Clopper-Pearson)", paint, width
     )
-    note = "  The bound speaks of the jitter drawn in these runs, not of production."
-    return [title, *_grid(["", "fault", "violations", "runs", "rate"], rows, paint, width), note]
+    note = textwrap.wrap("The bound speaks of the jitter drawn in these runs, not of production.", width - 2)
+    return [
+        *title,
+        *_grid(["", "fault", "violations", "runs", "rate"], rows, paint, width),
+        *(f"  {line}" for line in note),
+    ]
 
 
 def _margins(run: Run, paint: Paint, width: int) -> list[str]:
@@ -124,8 +127,12 @@ def _margins(run: Run, paint: Paint, width: int) -> list[str]:
             rows.append([(one_line(text, 200), "") for text in (*cells, str(margin["renewals"]))])
     if not rows:
         return []
-    title = paint("margin: the longest gap between renewals, beside the lease", "head")
-    return [title, *_grid(["", "worst gap", "lease", "used", "renewals"], rows, paint, width)]
+    title = _title("margin: the longest gap between renewals, beside the lease", paint, width)
+    return [*title, *_grid(["", "worst gap", "lease", "used", "renewals"], rows, paint, width)]
+
+
+def _title(text: str, paint: Paint, width: int) -> list[str]:
+    return [paint(line, "head") for line in textwrap.wrap(text, width)]
 
 
 def _words(cell: Cell, notes: dict[str, int]) -> str:

@@ -1,20 +1,16 @@
 // A Chromium of the machine's own, driven by playwright-core. Every request that is not for the page itself is noted.
 import { chromium } from "playwright-core";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 
 const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
   "--disable-component-update", "--disable-sync", "--force-color-profile=srgb"];
 
-export async function withBrowser(executablePath, options, use) {
-  const profile = await mkdtemp(join(tmpdir(), "lockproof-browser-"));
-  const context = await chromium.launchPersistentContext(profile, { executablePath, headless: true, args: FLAGS, ...options });
+// launch() gives the browser a new, empty profile of its own and removes it again.
+export async function withBrowser(executablePath, use) {
+  const browser = await chromium.launch({ executablePath, headless: true, args: FLAGS });
   try {
-    return await use(context);
+    return await use(browser);
   } finally {
-    await context.close();
-    await rm(profile, { recursive: true, force: true });
+    await browser.close();
   }
 }
 

@@ -16,68 +16,73 @@ async function violations(page) {
 
 const overflow = (page) => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
 
-async function look(colorScheme, width) {
-  return withBrowser(chromium, { colorScheme, viewport: { width, height: 800 }, bypassCSP: false }, async (context) => {
-    const [page, seen] = await openPage(context, url);
-    const out = { overview: { axe: await violations(page), overflow: await overflow(page) }, details: [] };
-    const cells = await page.evaluate(() => [...new Set([...document.querySelectorAll("table[data-grid] td a, .failures a")].map((a) => a.hash))]);
-    out.cells = cells.length;
-    const step = Math.max(1, Math.floor(cells.length / Number(most)));
-    for (const [number, cell] of cells.filter((_, i) => i % step === 0).entries()) {
-      await page.goto(url + cell);
-      await opened(page);
-      const detail = await page.evaluate(() => ({
-        title: document.getElementById("d-title").textContent,
-        focus: document.activeElement.id,
-        replay: document.getElementById("d-replay").textContent,
-        story: document.querySelector(".story")?.textContent ?? "",
-        coins: document.querySelectorAll("svg .coin").length,
-        again: document.querySelectorAll("svg .coin-ring").length,
-        shapes: document.querySelectorAll("svg [data-t]").length,
-        leases: document.querySelectorAll("svg rect[class*=who-][y]").length,
-        text: document.querySelector("pre.timeline")?.textContent ?? "",
-      }));
-      detail.cell = cell;
-      detail.overflow = await overflow(page);
-      if (number < 3) detail.axe = await violations(page);
-      out.details.push(detail);
-      await page.keyboard.press("Escape");
-      await page.waitForFunction(() => !document.getElementById("overview").hidden);
-    }
-    return { ...out, ...seen, title: await page.title() };
-  });
+async function look(browser, colorScheme, width, checked) {
+  const context = await browser.newContext({ colorScheme, viewport: { width, height: 800 } });
+  const [page, seen] = await openPage(context, url);
+  const out = { overview: { axe: await violations(page), overflow: await overflow(page) }, details: [] };
+  const cells = await page.evaluate(() => [...new Set([...document.querySelectorAll("table[data-grid] td a, .failures a")].map((a) => a.hash))]);
+  out.cells = cells.length;
+  const step = Math.max(1, Math.floor(cells.length / Number(most)));
+  for (const [number, cell] of cells.filter((_, i) => i % step === 0).entries()) {
+    await page.goto(url + cell);
+    await opened(page);
+    const detail = await page.evaluate(() => ({
+      title: document.getElementById("d-title").textContent,
+      focus: document.activeElement.id,
+      replay: document.getElementById("d-replay").textContent,
+      story: document.querySelector(".story")?.textContent ?? "",
+      coins: document.querySelectorAll("svg .coin").length,
+      again: document.querySelectorAll("svg .coin-ring").length,
+      shapes: document.querySelectorAll("svg [data-t]").length,
+      leases: document.querySelectorAll("svg rect[class*=who-][y]").length,
+      text: document.querySelector("pre.timeline")?.textContent ?? "",
+    }));
+    detail.cell = cell;
+    detail.overflow = await overflow(page);
+    if (number < checked) detail.axe = await violations(page);
+    out.details.push(detail);
+    await page.keyboard.press("Escape");
+    await page.waitForFunction(() => !document.getElementById("overview").hidden);
+  }
+  const title = await page.title();
+  await context.close();
+  return { ...out, ...seen, title };
 }
 
 // Only the keyboard: into the first matrix, through it, into an experiment, along its drawing, and back.
-async function keyboard() {
-  return withBrowser(chromium, { viewport: { width: 1280, height: 900 } }, async (context) => {
-    const [page] = await openPage(context, url);
-    const hash = () => page.evaluate(() => document.activeElement.hash || document.activeElement.id || document.activeElement.tagName);
-    const matrix = await page.evaluate(() => [...(document.querySelector("table[data-grid]")?.tBodies[0].rows ?? [])].map((row) => [...row.querySelectorAll("td")].map((td) => td.querySelector("a")?.hash ?? null)));
-    if (!matrix.length) return null;
-    const inMatrix = () => page.evaluate(() => Boolean(document.activeElement.closest("table[data-grid]")));
-    let tabs = 0;
-    while (!(await inMatrix()) && tabs < 12) { await page.keyboard.press("Tab"); tabs += 1; }
-    const reached = new Set([await hash()]);
-    for (let row = 0; row < matrix.length; row += 1) {
-      await page.keyboard.press("Home");
-      reached.add(await hash());
-      for (let column = 1; column < matrix[row].length; column += 1) { await page.keyboard.press("ArrowRight"); reached.add(await hash()); }
-      await page.keyboard.press("Home");
-      await page.keyboard.press("ArrowDown");
-    }
-    const chosen = await hash();
-    await page.keyboard.press("Enter");
-    await opened(page);
-    const landed = await page.evaluate(() => [document.activeElement.id, location.hash]);
-    const told = new Set();
-    for (let tab = 0; tab < 14 && !(await page.evaluate(() => document.activeElement.dataset?.t)); tab += 1) await page.keyboard.press("Tab");
-    for (let n = 0; n < 5; n += 1) { told.add(await page.evaluate(() => document.querySelector(".point")?.textContent)); await page.keyboard.press("ArrowRight"); }
-    await page.keyboard.press("Escape");
-    const back = await hash();
-    return { tabs, wanted: [...new Set(matrix.flat().filter(Boolean))], reached: [...reached], chosen, landed, told: [...told], back };
-  });
+async function keyboard(browser) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
+  const [page] = await openPage(context, url);
+  const hash = () => page.evaluate(() => document.activeElement.hash || document.activeElement.id || document.activeElement.tagName);
+  const matrix = await page.evaluate(() => [...(document.querySelector("table[data-grid]")?.tBodies[0].rows ?? [])].map((row) => [...row.querySelectorAll("td")].map((td) => td.querySelector("a")?.hash ?? null)));
+  if (!matrix.length) return null;
+  const inMatrix = () => page.evaluate(() => Boolean(document.activeElement.closest("table[data-grid]")));
+  let tabs = 0;
+  while (!(await inMatrix()) && tabs < 12) { await page.keyboard.press("Tab"); tabs += 1; }
+  const reached = new Set([await hash()]);
+  for (let row = 0; row < matrix.length; row += 1) {
+    await page.keyboard.press("Home");
+    reached.add(await hash());
+    for (let column = 1; column < matrix[row].length; column += 1) { await page.keyboard.press("ArrowRight"); reached.add(await hash()); }
+    await page.keyboard.press("Home");
+    await page.keyboard.press("ArrowDown");
+  }
+  const chosen = await hash();
+  await page.keyboard.press("Enter");
+  await opened(page);
+  const landed = await page.evaluate(() => [document.activeElement.id, location.hash]);
+  const told = new Set();
+  for (let tab = 0; tab < 14 && !(await page.evaluate(() => document.activeElement.dataset?.t)); tab += 1) await page.keyboard.press("Tab");
+  for (let n = 0; n < 5; n += 1) { told.add(await page.evaluate(() => document.querySelector(".point")?.textContent)); await page.keyboard.press("ArrowRight"); }
+  await page.keyboard.press("Escape");
+  const back = await hash();
+  return { tabs, wanted: [...new Set(matrix.flat().filter(Boolean))], reached: [...reached], chosen, landed, told: [...told], back };
 }
 
-const result = { light: await look("light", 1280), dark: await look("dark", 1280), phone: await look("light", 390), keyboard: await keyboard() };
+const result = await withBrowser(chromium, async (browser) => ({
+  light: await look(browser, "light", 1280, 2),
+  dark: await look(browser, "dark", 1280, 2),
+  phone: await look(browser, "light", 390, 1),
+  keyboard: await keyboard(browser),
+}));
 process.stdout.write(JSON.stringify(result));

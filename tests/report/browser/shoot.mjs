@@ -3,7 +3,8 @@ import { pathToFileURL } from "node:url";
 import { opened, openPage, withBrowser } from "./browser.mjs";
 
 const [chromium, file, out, width, height, colorScheme, hash = ""] = process.argv.slice(2);
-await withBrowser(chromium, { colorScheme, viewport: { width: Number(width), height: Number(height) } }, async (context) => {
+await withBrowser(chromium, async (browser) => {
+  const context = await browser.newContext({ colorScheme, viewport: { width: Number(width), height: Number(height) } });
   const [page] = await openPage(context, pathToFileURL(file).href + hash);
   if (hash) await opened(page);
   await page.evaluate(() => document.activeElement.blur());
