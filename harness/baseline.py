@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 
 from harness.bench import Bench
 from harness.network.tap import Message
+from harness.points import CHARGE, points
 from harness.profile import Profile, generic
 from harness.stack.postgres_databases import AdvisoryLock
 
@@ -22,7 +23,7 @@ LEASE_TOLERANCE = 1.1
 
 @dataclass(slots=True)
 class Candidate:
-    """A key that had a time to live while the baseline ran. created: how many messages A had sent by then."""
+    """A key that had a time to live while the baseline ran. lease_ms is 0 when it was gone before it could be asked."""
 
     key: str
     lease_ms: float
@@ -52,6 +53,8 @@ class Observer:
         if event in ("del", "unlink", "expired"):
             self.gone_ms.setdefault(key, []).append(self.bench.history.t_ms())
             return
+        if event == "expire":  # also of SET ... PX; a lock around one fast write may be gone before the probe
+            self.candidates.setdefault(key, Candidate(key, 0.0, self.bench.history.t_ms()))
         task = asyncio.get_running_loop().create_task(self._probe(key, self.bench.history.t_ms()))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -77,62 +80,45 @@ class Observer:
     def learn(self, name: str) -> Profile:
         """What there is to know of the subject now that the baseline is over."""
         bench = self.bench
-        shared = [c for key, c in self.candidates.items() if len(self.touched.get(key, ())) > 1]
-        lock = min(shared, key=lambda candidate: candidate.created_ms, default=None)
+        charged_ms = self._charged_ms()
+        lock, early = self._lock(charged_ms)
         profile = Profile(
             name,
             links=frozenset(message.link for message in self.messages),
             boundaries=tuple(message.boundary for message in self.messages),
+            points=points(
+                [message for message in self.messages if message.side == "request"],
+                lock.key if lock else None,
+                early=early,
+            ),
         )
-        released_ms: float | None = None
         if lock is not None:
             key = generic(lock.key, bench.customer, bench.invoice)
-            profile = replace(profile, lock=key, lock_kind="redis", lease_ms=lock.lease_ms)
-            released_ms = min(self.gone_ms.get(lock.key, []), default=None)
-            answered = [
-                message for message in self.messages if message.boundary.startswith("processor.post-v1-charges.")
-            ]
-            if released_ms is not None and answered:
-                early = released_ms < bench.history.t_ms(answered[-1].at_ns)
-                profile = replace(profile, early_release=early)
-        elif self.advisory:
-            profile = replace(profile, lock=f"advisory lock {self.advisory[0].key}", lock_kind="advisory")
-        return replace(profile, points=self._points(lock.key if lock else None, released_ms))
+            return replace(profile, lock=key, lock_kind="redis", lease_ms=lock.lease_ms or None, early_release=early)
+        if self.advisory:
+            return replace(profile, lock=f"advisory lock {self.advisory[0].key}", lock_kind="advisory")
+        return profile
 
-    def _points(self, lock: str | None, released_ms: float | None) -> dict[str, str]:
-        """The read is the last message before the charge, the record the first after it that is not the release.
+    def _charged_ms(self) -> float | None:
+        """When A's charge was answered."""
+        answers = [m for m in self.messages if m.side == "reply" and m.label == CHARGE]
+        return self.bench.history.t_ms(answers[-1].at_ns) if answers else None
 
-        The release is the last request that names the lock after the charge was answered (or, for a lock in Postgres,
-        the last request on that link), because letting go is the last thing a job does with its lock.
+    def _lock(self, charged_ms: float | None) -> tuple[Candidate | None, bool]:
+        """The lock in Redis, and whether it is let go before the charge is answered.
+
+        It is the first expiring key that both workers touch; or one that A alone touched, because B had no need to
+        any more, and that A deleted again before it charged.
         """
-        requests = [message for message in self.messages if message.side == "request"]
-        charges = [i for i, message in enumerate(requests) if message.label == "post-v1-charges"]
-        if not charges:
-            return {}
-        points = {"charge": _stem(requests[charges[0]])}
-        before, after = requests[: charges[0]], requests[charges[0] + 1 :]
-        releases = [m for m in after if (_names(m, lock) if lock else m.link == "postgres")]
-        if releases and (lock is None or released_ms is not None):
-            points["release"] = _stem(releases[-1])
-        reads = [
-            m
-            for m in before
-            if (not (lock and _names(m, lock)) and m.link != "processor") or m.info.get("method") == "GET"
-        ]
-        if reads:
-            points["paid-read"] = _stem(reads[-1])
-        records = [m for m in after if _stem(m) != points.get("release") and not (lock and _names(m, lock))]
-        if records:
-            points["record"] = _stem(records[0])
-        return points
 
+        def early(candidate: Candidate) -> bool:
+            gone_ms = min(self.gone_ms.get(candidate.key, []), default=None)
+            return gone_ms is not None and charged_ms is not None and gone_ms < charged_ms
 
-def _stem(message: Message) -> str:
-    return f"{message.link}.{message.label}.{message.n}"
-
-
-def _names(message: Message, key: str) -> bool:
-    return key.encode() in message.info.get("args", ())
+        shared = [c for key, c in self.candidates.items() if len(self.touched.get(key, ())) > 1]
+        alone = [c for key, c in self.candidates.items() if self.touched.get(key) == {"A"} and early(c)]
+        lock = min(shared or alone, key=lambda candidate: candidate.created_ms, default=None)
+        return lock, lock is not None and early(lock)
 
 
 def complaint(profile: Profile, ttl_ms: int, lease_factor: float) -> str | None:

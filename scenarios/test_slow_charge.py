@@ -35,7 +35,10 @@ HOLES = {
     ),
 }
 """Why not elsewhere: with request-wire-of-a and before-commit (and so in the slower night) B's token 2 reaches the
-processor before A's charge commits, and A's token 1 is refused then. A renewed lease does not run out."""
+processor before A's charge commits, and A's token 1 is refused then. A renewed lease does not run out, nor does a
+session's lock in PostgreSQL. The two that reserve hold nothing over the charge but an intent, which has no lease: B
+leaves it alone for 3 leases, and what reserve-confirm then takes over it has voided at the processor first, so that A's
+charge is refused when it wants to commit, after 5 leases of the slower night."""
 
 
 @experiments("slow-charge", places=PLACES, holes=HOLES)

@@ -12,6 +12,10 @@ VARIANTS = {
         "watchdog-fencing",
         "fenced-read",
         "idempotency-key",
+        "reserve-confirm",
+        "reserve-confirm-naive",
+        "pg-advisory",
+        "pg-advisory-xact",
     )
 }
 """name -> module, in the order of every table."""
