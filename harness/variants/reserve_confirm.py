@@ -28,7 +28,7 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS lockproof_intents (
     customer    text NOT NULL,
     invoice     text NOT NULL,
-    id          text NOT NULL,
+    id          text NOT NULL UNIQUE,
     reserved_at timestamptz NOT NULL DEFAULT now(),
     charge      text, -- null while reserved, set once confirmed
     PRIMARY KEY (customer, invoice)
@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS lockproof_intents (
 """
 RECOVERY_AGE_LEASES = 3
 CONNECT_TIMEOUT_S = 10
-PAID = "paid"
+PAID, PENDING = "paid", ""
 
 # Its age is the database's to say: the workers' clocks differ.
 FIND = """
@@ -64,41 +64,39 @@ def run(job: Job) -> None:
         say("already-paid")
         return
     say("reserved", intent=intent)
-    refusal = charge = None
+    # Without an answer the worker ends here: whether it was charged is for the recovery to find out.
     try:
         charge = processor.charge(intent=intent)["id"]
     except Refused as refused:
-        refusal = refused.code
-    if refusal == "intent_charged":  # a proxy sent it twice: the first was charged, and must not be rolled back
-        charge = processor.charges(intent=intent)[0]["id"]
-    # With no answer the worker ends above: whether it was charged is for the recovery to find out.
+        say("refused", code=refused.code)
+        # Something on the way may have sent it twice: the other one was charged, or is never to be.
+        charge = charge_or_void(intent, processor)
     with connect(job) as database:
         if charge is not None:
             database.execute(CONFIRM, [charge, intent])
         else:
-            say("refused", code=refusal)
             database.execute(ROLL_BACK, [intent])
 
 
-def reserve_or_recover(job: Job, database: psycopg.Connection[tuple[Any, ...]], processor: Processor) -> str | None:
-    """The id of an intent that is ours to charge, or PAID; None while it is somebody else's: ask again."""
+def reserve_or_recover(job: Job, database: psycopg.Connection[tuple[Any, ...]], processor: Processor) -> str:
+    """The id of an intent that is ours to charge, or PAID; PENDING while it is somebody else's: ask again."""
     mine = str(uuid.uuid4())
     found = database.execute(FIND, [RECOVERY_AGE_LEASES * job.lock_ttl_ms, job.customer, job.invoice]).fetchone()
     if found is None:
         with lock(job):
-            return mine if database.execute(RESERVE, [job.customer, job.invoice, mine]).rowcount else None
+            return mine if database.execute(RESERVE, [job.customer, job.invoice, mine]).rowcount else PENDING
     theirs, charge, abandoned = found
     if charge is not None:
         return PAID
     if not abandoned:
-        return None
-    late = charge_or_void(theirs, processor)
-    say("recovered", intent=theirs, charge=late)
-    if late is not None:
-        database.execute(CONFIRM, [late, theirs])
+        return PENDING
+    charge = charge_or_void(theirs, processor)
+    say("recovered", intent=theirs, charge=charge)
+    if charge is not None:
+        database.execute(CONFIRM, [charge, theirs])
         return PAID
     # Of several who have come this far, one replaces it.
-    return mine if database.execute(REPLACE, [mine, theirs]).rowcount else None
+    return mine if database.execute(REPLACE, [mine, theirs]).rowcount else PENDING
 
 
 def charge_or_void(intent: str, processor: Processor) -> str | None:

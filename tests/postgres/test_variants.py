@@ -14,7 +14,7 @@ import urllib3
 from harness.stack.postgres import variants_schema
 from harness.subject import Job
 from harness.variants import pg_advisory, pg_advisory_xact, reserve_confirm, reserve_confirm_naive
-from postgres.shop import LEASE_MS, Open, until
+from postgres.shop import LEASE_MS, Invoice, Open, until
 
 ALL = ("pg_advisory", "pg_advisory_xact", "reserve_confirm", "reserve_confirm_naive")
 ADVISORY = ("pg_advisory", "pg_advisory_xact")
@@ -233,14 +233,27 @@ def test_an_intent_that_turns_out_charged_is_confirmed_and_not_rolled_back(invoi
     bill.rule(fail="hold-before-commit", who="A")
     worker = bill.deliver("A")
     bill.wait_for("charge-arrived", "A")
-    intent = bill.account()["log"][0]["intent"]
-    order = {"customer": bill.customer, "invoice": bill.name, "amount": 4200, "currency": "EUR", "intent": intent}
-    again = urllib3.request("POST", f"{bill.servers.payment['B']}/v1/charges", json=order)
-    assert again.status == 201
+    assert send(bill, "B", bill.account()["log"][0]["intent"]).status == 201
     bill.lift()
     assert worker.end()[0] == 0
     assert bill.run("C") == (0, [{"event": "already-paid"}])
     assert bill.charged_by() == ["B"]
+
+
+def test_nothing_is_ever_charged_under_an_intent_that_was_refused(invoice: Open) -> None:
+    """Sent twice as before; this time the worker sees a refusal while the other one is still on its way."""
+    bill = invoice("reserve_confirm")
+    bill.rule(fail="decline", who="A")
+    assert bill.run("A")[0] == 0
+    assert send(bill, "B", bill.account()["log"][0]["intent"]).json()["error"]["code"] == "intent_voided"
+    assert bill.run("C")[0] == 0
+    assert bill.charged_by() == ["C"]
+
+
+def send(bill: Invoice, who: str, intent: str) -> urllib3.BaseHTTPResponse:
+    """Asks for the charge under somebody's intent."""
+    order = {"customer": bill.customer, "invoice": bill.name, "amount": 4200, "currency": "EUR", "intent": intent}
+    return urllib3.request("POST", f"{bill.servers.payment[who]}/v1/charges", json=order)
 
 
 def test_no_session_is_held_over_the_charge(invoice: Open) -> None:
