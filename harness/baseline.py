@@ -91,6 +91,7 @@ class Observer:
                 lock.key if lock else None,
                 early=early,
             ),
+            fenced=any("fencing-token" in m.info.get("headers", ()) for m in self.messages if m.label == CHARGE),
         )
         if lock is not None:
             key = generic(lock.key, bench.customer, bench.invoice)

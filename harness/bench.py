@@ -74,6 +74,8 @@ class Bench:
     charge_left: asyncio.Event = field(default_factory=asyncio.Event)
     """A's charge request has reached its tap."""
     env: dict[str, str] = field(default_factory=dict)
+    earlier: frozenset[str] = frozenset()
+    """Charges of the customer's earlier invoices, settled before A was delivered: no business of the verdict's."""
     database_name: str | None = None
     _database_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _values: dict[bytes, str] = field(default_factory=dict)
@@ -198,7 +200,7 @@ class Bench:
 
     # --- workers ---
 
-    def job(self, worker: str) -> Job:
+    def job(self, worker: str, invoice: str | None = None) -> Job:
         database_url = None
         if self.stack.postgres is not None:
             database_url = self.stack.postgres.url(
@@ -209,7 +211,7 @@ class Bench:
             processor_url=f"http://127.0.0.1:{self.link(worker, 'processor').port}",
             database_url=database_url,
             customer=self.customer,
-            invoice=self.invoice,
+            invoice=invoice or self.invoice,
             amount=AMOUNT,
             currency=CURRENCY,
             lock_ttl_ms=self.spec.ttl_ms,
@@ -229,11 +231,14 @@ class Bench:
             database_url=None if postgres is None or self.database_name is None else postgres.url(self.database_name),
         )
 
-    async def deliver(self, name: str) -> Worker | None:
-        """Hands the job to a new process. None, with an event, when the process could not be started."""
+    async def deliver(self, name: str, invoice: str | None = None) -> Worker | None:
+        """Hands the job to a new process. None, with an event, when the process could not be started.
+
+        invoice: another one of the same customer, where it is not the experiment's own.
+        """
         await self.open_links(name)
         delivery = 1 + sum(worker.name == name for worker in self.workers)
-        job = self.job(name)
+        job = self.job(name, invoice)
         output = Output(lambda said: self._said(name, said))
         if not self.workers:
             self.history.restart_clock()

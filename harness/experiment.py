@@ -79,6 +79,7 @@ class Experiment:
             await self._setup(bench.direct_job().to_env())
         await fault.arm()
         await JobQueue(bench, self._charges).run(fault.lift)
+        await fault.afterwards()
         account = await self._settled()
         self._note_processor(account)
         if bench.lock is not None:
@@ -87,6 +88,8 @@ class Experiment:
         self._note_stalls()
         self._note_failures(account)
         for charge in account.charges:
+            if charge["id"] in bench.earlier:
+                continue
             bench.history.add(
                 "ledger", charge["who"] or "?", "charge", at_ns=charge["committed_ns"], charge=charge["id"],
                 customer=charge["customer"], invoice=charge["invoice"], amount=charge["amount"],

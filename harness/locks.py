@@ -54,6 +54,13 @@ class KeyspaceWatch:
         finally:
             await client.aclose()  # type: ignore[attr-defined]
 
+    async def follow(self, server: RedisServer) -> None:
+        """Watches another server from here on, or the same one once it has been started again."""
+        await self.stop()
+        self._server = server
+        self.broken = None
+        await self.start()
+
     def listen(self, database: int, listener: KeyListener) -> None:
         self._listeners[database] = listener
 
@@ -187,13 +194,12 @@ class RedisLock:
             if current is None:
                 return
             if at_ns is None or current.granted_ns <= at_ns:
-                over = current.expires_ns is not None and asked_ns >= current.expires_ns - _CLOCK_SLACK_NS
-                self._account.gone("redis", "lock-expired" if over else "lock-lost", self._expiry_of(asked_ns))
+                self._account.gone("redis", self._why_gone(current, asked_ns), self._expiry_of(asked_ns))
             return
         lease_ms = None if pttl < 0 else float(pttl)
         expires_ns = None if lease_ms is None else asked_ns + int(lease_ms * 1e6)
         if current is not None and text is not None and self._value is not None and text != self._value:
-            self._account.gone("redis", "lock-expired", self._expiry_of(asked_ns))
+            self._account.gone("redis", self._why_gone(current, asked_ns), self._expiry_of(asked_ns))
             current = None
         if current is None:
             granted_ns = self._unprobed_ns or at_ns or asked_ns
@@ -205,6 +211,23 @@ class RedisLock:
             if current.expires_ns is None or earliest_ns - current.expires_ns > _RENEWAL_NS:
                 self._account.renewed("redis", lease_ms, asked_ns)
         self._arm()
+
+    @staticmethod
+    def _why_gone(lease: Lease, at_ns: int) -> str:
+        """What became of a lease that nobody was seen to let go: before its time it was lost."""
+        over = lease.expires_ns is not None and at_ns >= lease.expires_ns - _CLOCK_SLACK_NS
+        return "lock-expired" if over else "lock-lost"
+
+    def lost(self, holder: str, at_ns: int) -> None:
+        """The server was seen to have the holder's lock no more at at_ns; nothing happens where that is known."""
+        lease = self._account.current
+        if lease is not None and lease.holder == holder and lease.granted_ns < at_ns:
+            self._cancel_timer()
+            self._account.gone("redis", "lock-lost", at_ns)
+
+    def follow(self, server: RedisServer) -> None:
+        """Asks another server from here on: clients were sent to a new primary."""
+        self._server = server
 
     def _arm(self) -> None:
         self._cancel_timer()

@@ -31,6 +31,8 @@ class Profile:
     renewals: int = 0
     early_release: bool = False
     """The lock is let go before the charge is answered: it is not what keeps the charge from happening twice."""
+    fenced: bool = False
+    """The charge carries a fencing token."""
 
     def lock_for(self, customer: str, invoice: str) -> str:
         """The lock's key for one customer and invoice."""

@@ -55,13 +55,23 @@ def judge(history: Iterable[Event]) -> Verdict:
         return verdict(NOT_APPLICABLE, str(applies[0].detail["reason"]))
     if (doubt := _doubt(events, jobs, landed=landed, contended=contended)) is not None:
         return verdict(INCONCLUSIVE, doubt)
-    if count == 0 or len({charge.detail["invoice"] for charge in charges}) < len(_invoices(jobs)):
-        return verdict(NO_CHARGE, "the invoice was never charged, although it was delivered again with nothing wrong")
+    if (uncharged := _uncharged(jobs, charges)) is not None:
+        return verdict(NO_CHARGE, uncharged)
     return verdict(EXACTLY_ONE, "one charge; the fault landed and a second worker contended")
 
 
 def _invoices(jobs: list[Event]) -> set[str]:
     return {str(job.detail.get("invoice")) for job in jobs}
+
+
+def _uncharged(jobs: list[Event], charges: list[Event]) -> str | None:
+    """Why what was delivered was not all charged; None when it was."""
+    missing = _invoices(jobs) - {str(charge.detail["invoice"]) for charge in charges}
+    if str(jobs[0].detail.get("invoice")) in missing:
+        return "the invoice was never charged, although it was delivered again with nothing wrong"
+    if missing:
+        return f"the customer's next invoice, {min(missing)}, was not charged, delivered with nothing wrong any more"
+    return None
 
 
 def _most_charged(charges: list[Event]) -> int:

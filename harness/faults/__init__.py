@@ -37,6 +37,9 @@ class Fault:
         """Ends the fault: B is through, or its attempts are over."""
         self.bench.history.add("queue", "fault", "fault-lifted")
 
+    async def afterwards(self) -> None:
+        """After the last clean delivery: delivers what else is to be delivered (the customer's next invoice, say)."""
+
     async def witness(self) -> None:
         """After everything has ended: calls bench.landed or bench.not_landed."""
         raise NotImplementedError

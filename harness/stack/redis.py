@@ -7,7 +7,7 @@ import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import redis.asyncio as aioredis
 from redis.asyncio.retry import Retry
@@ -94,12 +94,14 @@ class RedisServer:
                 with attempt:
                     if self.process is not None and self.process.returncode is not None:
                         raise StackError(f"the Redis server ended with status {self.process.returncode}")
-                    await self.client.ping()
+                    async with self._lock:  # nobody else's question and answer in between
+                        await self.client.ping()
         except (RedisError, OSError) as error:
             raise StackError(
                 f"Redis at {self.host}:{self.port} does not answer within {_START_TIMEOUT_S:.0f} s: {error}"
             ) from error
-        info = await self.client.info("server")
+        async with self._lock:
+            info = await self.client.info("server")
         if "valkey_version" in info:
             self.version = f"valkey {info['valkey_version']}"
         else:
@@ -119,6 +121,18 @@ class RedisServer:
         """Empties one database."""
         await self.in_database(database, ("FLUSHDB", "ASYNC"))
 
+    async def text(self, *command: str) -> str:
+        """Runs one command and returns its answer as text ("" for nil). Raises RedisError, OSError."""
+        (answer,) = await self.in_database(0, command)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer.decode("utf-8", "backslashreplace") if isinstance(answer, bytes) else str(answer or "")
+
+    async def info(self, section: str) -> dict[str, str]:
+        """One section of INFO, as the server words it. Raises RedisError, OSError."""
+        lines = (await self.text("INFO", section)).splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+
     async def kill(self) -> None:
         """kill -9, and waits for the end; only for a server of an experiment's own."""
         raise NotImplementedError
@@ -127,6 +141,20 @@ class RedisServer:
         if self._client is not None:
             client, self._client = self._client, None
             await client.aclose()
+
+
+@runtime_checkable
+class Breakable(Protocol):
+    """A server of an experiment's own, wherever it runs: it can be killed and started again with its files."""
+
+    directory: Path
+    """Where its files are, on this host."""
+
+    async def kill(self) -> None: ...
+
+    async def restart(self, *options: str, while_down: Callable[[], None] | None = None) -> None:
+        """kill -9 and start again on the same port; while_down runs in between."""
+        ...
 
 
 class LocalRedis(RedisServer):
@@ -187,4 +215,4 @@ class LocalRedis(RedisServer):
         await self.start(*options)
 
 
-__all__ = ["DATABASES", "LocalRedis", "RedisServer", "find_server"]
+__all__ = ["DATABASES", "Breakable", "LocalRedis", "RedisServer", "find_server"]
