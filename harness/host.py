@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import os
 import secrets
-import tempfile
 import threading
 import time
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
 from multiprocessing.managers import BaseManager
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from harness import records
@@ -219,11 +218,10 @@ class _Manager(BaseManager):
 
 
 class SharedHost:
-    """Makes a controller's host reachable for its workers."""
+    """Makes a controller's host reachable for its workers, by an abstract Unix socket, which leaves no file behind."""
 
     def __init__(self, host: EngineHost) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="lockproof-rpc-")
-        self.address = str(Path(self._directory.name, "socket"))
+        self.address = f"\0lockproof-{os.getpid()}-{secrets.token_hex(4)}"
         self.key = secrets.token_hex(16)
 
         class Serving(_Manager):
@@ -232,9 +230,6 @@ class SharedHost:
         Serving.register("host", callable=lambda: host, exposed=_EXPOSED)
         server = Serving(address=self.address, authkey=self.key.encode()).get_server()
         threading.Thread(target=server.serve_forever, name="engine-rpc", daemon=True).start()
-
-    def close(self) -> None:
-        self._directory.cleanup()
 
 
 def connect(address: str, key: str) -> Host:

@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from harness import kernel
 from harness.spawning import Channel, Message, serve
@@ -24,8 +25,17 @@ _SWEEP_S = 10.0
 """How long killing and reaping may take before the keeper gives up, in seconds."""
 
 
+ALSO_REMOVE = "also-remove"
+"""A file in the run's directory: one more directory to remove at the end on each line."""
+_FAREWELL_S = 1.0
+_farewells: dict[int, int] = {}
+
+
 def start(message: Message, channel: Channel) -> int:
-    """Starts one process: {"argv", "env", "cwd", "user": [uid, gid] | null, "fds": [name, ...], "output": path}."""
+    """Starts one process: {"argv", "env", "cwd", "user": [uid, gid] | null, "fds": [name, ...], "output": path}.
+
+    "farewell" is a signal to be sent first when everything ends.
+    """
     fds = {name: channel.fds.popleft() for name in message["fds"]}
     output = fds.get("output")
     if output is None:
@@ -60,11 +70,24 @@ def start(message: Message, channel: Channel) -> int:
         if "stdin" in fds:
             os.close(fds["stdin"])
     process.returncode = 0  # reaped by serve(), not by subprocess
+    if (farewell := message.get("farewell")) is not None:
+        _farewells[process.pid] = farewell
     return process.pid
+
+
+def say_farewell() -> None:
+    """Lets servers that asked for it end by a signal of their own: PostgreSQL would leave shared memory behind."""
+    deadline = time.monotonic() + _FAREWELL_S
+    for pid, number in _farewells.items():
+        if pid in kernel.children(os.getpid()):
+            kernel.send_signal([pid], number)
+    while time.monotonic() < deadline and not kernel.all_gone(list(_farewells)):
+        time.sleep(0.002)
 
 
 def kill_all() -> None:
     """Kills and reaps every descendant. New ones may be born while it runs, so it repeats until there are none."""
+    say_farewell()
     deadline = time.monotonic() + _SWEEP_S
     while time.monotonic() < deadline:
         descendants = kernel.tree(os.getpid())[1:]
@@ -79,6 +102,14 @@ def kill_all() -> None:
         time.sleep(0.002)
 
 
+def _noted(directory: str) -> list[str]:
+    """Directories of this run that had to be elsewhere (another account's server cannot work in ours)."""
+    try:
+        return (Path(directory) / ALSO_REMOVE).read_text().splitlines()
+    except OSError:
+        return []
+
+
 def main() -> None:
     directory = sys.argv[1]
     kernel.adopt_orphans()
@@ -89,7 +120,8 @@ def main() -> None:
         serve(channel, start)
     finally:
         kill_all()
-        shutil.rmtree(directory, ignore_errors=True)
+        for place in [*_noted(directory), directory]:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 if __name__ == "__main__":

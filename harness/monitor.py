@@ -89,6 +89,11 @@ class Gate:
         self._queue: deque[asyncio.Future[None]] = deque()
         self._adapted_ns = now_ns()
         self._pump: asyncio.Task[None] | None = None
+        self._pinned: int | None = None
+
+    def pin(self, limit: int | None) -> None:
+        """Fixes the number in flight (for measurements); None lets it adapt again."""
+        self._pinned = limit
 
     @property
     def waiting(self) -> int:
@@ -109,12 +114,17 @@ class Gate:
         """Lets them in one by one, a few milliseconds apart, so that they do not clump."""
         while self._queue:
             self._adapt()
-            if self.in_flight < int(self.limit) and self._monitor.lateness_ms <= _BUSY_MS:
+            if self._has_room():
                 turn = self._queue.popleft()
                 if not turn.done():
                     self.in_flight += 1
                     turn.set_result(None)
             await asyncio.sleep(_APART_S)
+
+    def _has_room(self) -> bool:
+        if self._pinned is not None:
+            return self.in_flight < self._pinned
+        return self.in_flight < int(self.limit) and self._monitor.lateness_ms <= _BUSY_MS
 
     def _adapt(self) -> None:
         if now_ns() - self._adapted_ns < 100_000_000:

@@ -130,8 +130,6 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
         finally:
             host.stop()
-            if (shared := session.config.stash.get(SHARED, None)) is not None:
-                shared.close()
     return (yield)
 
 

@@ -21,6 +21,7 @@ from typing import Protocol, Self
 from harness import kernel
 from harness.history import now_ns
 from harness.spawning import Message, encode
+from harness.stack.accounts import roomy_memory
 
 _OUTPUT_LIMIT = 256 * 1024
 """How much of a worker's output is kept, in bytes: its beginning and its end."""
@@ -73,6 +74,7 @@ class Launcher(Protocol):
         cwd: str | None = None,
         output: Path | None = None,
         user: tuple[int, int] | None = None,
+        farewell: int | None = None,
     ) -> Process: ...
 
 
@@ -234,7 +236,7 @@ class Keeper(Spawner):
     @classmethod
     async def launch(cls) -> Self:
         """Starts the keeper and the run's own directory, which the keeper removes when it ends."""
-        directory = Path(tempfile.mkdtemp(prefix="lockproof-"))
+        directory = Path(tempfile.mkdtemp(prefix="lockproof-", dir=roomy_memory()))
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(
@@ -255,12 +257,14 @@ class Keeper(Spawner):
         cwd: str | None = None,
         output: Path | None = None,
         user: tuple[int, int] | None = None,
+        farewell: int | None = None,
         fds: Mapping[str, int] | None = None,
     ) -> Process:
         """Starts a program in a process group of its own.
 
         env defaults to this process's; output is a file for stdout and stderr together; user is (uid, gid) to drop to;
-        fds may carry "stdin" and "output". Raises OSError when the program cannot be started.
+        farewell is the signal it gets, for a second, before it is killed at the end of the run; fds may carry "stdin"
+        and "output". Raises OSError when the program cannot be started.
         """
         fds = fds or {}
         return await self.start(
@@ -270,6 +274,7 @@ class Keeper(Spawner):
                 "cwd": cwd,
                 "output": None if output is None else str(output),
                 "user": user,
+                "farewell": farewell,
                 "fds": list(fds),
             },
             list(fds.values()),

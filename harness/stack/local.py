@@ -14,6 +14,7 @@ import requests
 from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_delay, wait_fixed
 
 from harness.advisory import AdvisoryWatch
+from harness.keeper import ALSO_REMOVE
 from harness.network.toxics import ToxicError, Toxiproxy
 from harness.processes import Keeper, Process, python_env
 from harness.stack import StackError, Versions, free_port
@@ -112,6 +113,7 @@ class LocalStack:
         except ServerUnavailable as error:
             self.no_postgres = str(error)
             return
+        (self.directory / ALSO_REMOVE).write_text(f"{postgres.home}\n")
         self.postgres = postgres
         self.advisory.serve(postgres)
         self.versions.postgres = postgres.version

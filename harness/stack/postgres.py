@@ -83,6 +83,12 @@ class Postgres(Databases):
         self._process: Process | None = None
         self._home: Home | None = None
 
+    @property
+    def home(self) -> Path:
+        """Where its data is while it runs."""
+        assert self._home is not None
+        return self._home.path
+
     async def start(self, launcher: Launcher, directory: Path) -> None:
         """Starts the server, its data in memory if there is room, else in directory, the run's own (see Home).
 
@@ -179,7 +185,9 @@ class Postgres(Databases):
     async def _spawn(self, launcher: Launcher, installation: Installation, argv: list[str], output: Path) -> Process:
         # LC_ALL: messages in English, and no locale that this machine may not have.
         env = {**os.environ, "LC_ALL": "C"}
-        return await launcher.spawn(argv, env=env, cwd=str(installation.bin), output=output, user=self._account)
+        return await launcher.spawn(
+            argv, env=env, cwd=str(installation.bin), output=output, user=self._account, farewell=signal.SIGQUIT
+        )
 
     async def _end(self, number: int) -> None:
         if self._process is not None:

@@ -27,6 +27,7 @@ class PlainLauncher:
         cwd: str | None = None,
         output: Path | None = None,
         user: tuple[int, int] | None = None,
+        farewell: int | None = None,
     ) -> Process:
         uid, gid = user or (None, None)
         with output.open("ab") if output is not None else open(os.devnull, "wb") as out:
