@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -92,11 +91,6 @@ class Bank:
         if self.process.poll() is None:
             self.process.kill()
         return self.process.communicate(timeout=PATIENCE_S)[1]
-
-    def cpu_s(self) -> float:
-        """Processor time used so far, user and system, in seconds (Linux)."""
-        after_name = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
 
     def settled(self) -> None:
         """Returns once everything that was sent before has been dealt with, as far as that takes no waiting."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from .bank import Bank, Customer
 
@@ -49,6 +49,7 @@ def conversation(bank: Bank) -> type[RuleBasedStateMachine]:
             self.customer = Customer(bank)
             self.paper = Paper()
             self.ids: list[str] = []
+            self.last: tuple[dict[str, Any], str | None] | None = None
 
         def own(self, name: str | None) -> str | None:
             """Keys and intents belong to the account: each example needs some of its own."""
@@ -56,10 +57,21 @@ def conversation(bank: Bank) -> type[RuleBasedStateMachine]:
 
         @rule(invoice=INVOICES, amount=st.integers(1, 2), token=TOKENS, key=NAMES, intent=NAMES)
         def charge(self, invoice: str, amount: int, token: int | None, key: str | None, intent: str | None) -> None:
-            order: dict[str, Any] = {"invoice": invoice, "amount": amount, "intent": self.own(intent)}
+            self.last = {"invoice": invoice, "amount": amount, "intent": self.own(intent)}, self.own(key)
+            self.again(token)
+
+        @precondition(lambda self: self.last is not None)
+        @rule(token=TOKENS)
+        def charge_again(self, token: int | None) -> None:
+            self.again(token)
+
+        def again(self, token: int | None) -> None:
+            """Sends the last order (once more), with this token."""
+            assert self.last is not None
+            order, key = self.last
             known = len(self.paper.charges)
-            expected = self.paper.charge(order, token, self.own(key))
-            reply = self.customer.charge(token=token, key=self.own(key), **order)
+            expected = self.paper.charge(order, token, key)
+            reply = self.customer.charge(token=token, key=key, **order)
             if isinstance(expected, str):
                 assert (reply.status, reply.code) == (409, expected)
             elif expected == known:
@@ -107,5 +119,5 @@ def conversation(bank: Bank) -> type[RuleBasedStateMachine]:
 
 def test_any_sequence_of_requests_has_the_outcome_of_the_paper_model(bank: Bank) -> None:
     run_state_machine_as_test(
-        conversation(bank), settings=settings(max_examples=40, stateful_step_count=20, deadline=None)
+        conversation(bank), settings=settings(max_examples=30, stateful_step_count=20, deadline=None)
     )
