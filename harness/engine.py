@@ -29,6 +29,7 @@ from harness.profile import Profile
 from harness.setup_hook import Setup
 from harness.spec import DOUBLE_CHARGE, EXACTLY_ONE, INCONCLUSIVE, Spec
 from harness.stack import Stack, StackError
+from harness.stack.compose import ComposeStack
 from harness.stack.local import LocalStack
 from harness.stack.redis import DATABASES
 from harness.subject import Subject
@@ -93,7 +94,7 @@ class Engine:
         faults.load_all()
         self.keeper = await Keeper.launch()
         try:
-            self.stack = LocalStack(self.keeper)
+            self.stack = ComposeStack(self.keeper) if self.config.stack == "compose" else LocalStack(self.keeper)
             subjects = list({s.name: s for s in [*self.config.subjects, *self.config.controls]}.values())
             starting = asyncio.gather(self.stack.start(), crews_for(subjects, self.keeper, self.config.cwd))
             _, self.crews = await starting
