@@ -16,7 +16,9 @@ PG_MAJOR=17 # of Debian $SUITE
 PG_BIN="/usr/lib/postgresql/$PG_MAJOR/bin"
 PYTHON_VERSION=3.13
 PACKAGES="redis-server,postgresql-$PG_MAJOR,python3"
-PROCESSOR_NEEDS=(starlette uvicorn httptools h11)
+# What fakes/processor/Dockerfile installs.
+read -ra PROCESSOR_NEEDS <<<"$(sed -n 's/^RUN pip install .* constraints.txt //p' "$ROOT/fakes/processor/Dockerfile")"
+[ "${#PROCESSOR_NEEDS[@]}" -gt 0 ] || die "fakes/processor/Dockerfile does not say what the processor needs"
 REPOSITORY=lockproof-ci
 
 hash_of() { sha256sum | cut -c1-12; }

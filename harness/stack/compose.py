@@ -98,7 +98,7 @@ class ComposeStack:
             self.project = f"{PROJECT}-{hashlib.sha256(owner.encode()).hexdigest()[:8]}"
             await self._bring_up(owner)
             found = await asyncio.to_thread(running, client, self.project)
-        elif not self._held.enter_context(engine.locked(in_use_lock(found["redis"]))):
+        elif not self._held.enter_context(engine.locked(in_use_lock(found["redis"]), remove=True)):
             raise StackError(f"another run uses the Compose project {self.project}: wait for it, or take it down first")
         self._containers = found
         self._site = Site(client, found["redis"].attrs["Config"]["Image"], f"{self.project}_{NETWORK}", owner)

@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,15 +81,25 @@ def visible_pid(container: Container) -> int | None:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[bool]:
-    """Holds a file locked; yields whether that was possible (False: another process has it)."""
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
+def locked(path: Path, *, remove: bool = False) -> Iterator[bool]:
+    """Holds a file locked; yields whether that was possible (False: another process has it).
+
+    remove: deletes the file at the end. Whoever waited at the deleted one finds that out and opens the new one.
+    """
+    with ExitStack() as opened:
+        while True:
+            file = opened.enter_context(path.open("a"))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                    break
         yield True
+        if remove:
+            path.unlink()
 
 
 def owner_label(lock: Path) -> str:
@@ -101,11 +111,13 @@ def orphaned(label: str) -> bool:
     host, _, path = label.partition(":")
     if not path or host != socket.gethostname():
         return False
+    if not Path(path).exists():
+        return True
     try:
         with locked(Path(path)) as free:
             return free
     except OSError:
-        return not os.path.lexists(path)
+        return False  # another user's: theirs to remove
 
 
 def owners(client: docker.DockerClient) -> set[str]:
