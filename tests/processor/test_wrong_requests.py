@@ -11,7 +11,7 @@ import pytest
 from .bank import JSON, Bank, Customer, Reply
 from .wire import PATIENCE_S, exchange
 
-MISSING = object()
+MISSING = ...
 KEY_255 = "k" * 255
 
 
