@@ -21,6 +21,8 @@ class PostgresRequests(Cutter):
         self._session = session
 
     def cut(self, buffer: bytearray) -> Frame | None:
+        if self._session.encrypted:
+            raise Unparsable
         if not self._session.started:
             return self._special(buffer)
         position, sql = 0, b""
