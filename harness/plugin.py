@@ -55,7 +55,7 @@ def pytest_cmdline_main(config: pytest.Config) -> pytest.ExitCode | int | None:
         return None
     settings = options.read(config)
     if settings.doctor or settings.replay is not None:
-        return single.run(settings, config.get_terminal_writer())
+        return single.run(settings)
     return None
 
 

@@ -55,14 +55,20 @@ class Message:
     info: dict[str, Any]
     connection: Connection
     at_ns: int
+    counted: tuple[int, int] = (0, 0)
+    """By the kernel, as the message was intercepted: bytes received from its sender, bytes the other side has."""
 
     @property
     def boundary(self) -> str:
         return f"{self.link}.{self.label}.{self.n}.{self.side}"
 
     def held_bytes(self) -> int:
-        """How many bytes the kernel counts as sent by one side and not received by the other, in this direction."""
-        return self.connection.kernel_gap(self.side)
+        """How many bytes the kernel counts as sent by one side and still not received by the other.
+
+        A side that has closed its connection meanwhile counts as it stood when the message was intercepted.
+        """
+        received, acked = self.counted
+        return received - max(acked, self.connection.acked(self.side))
 
 
 Handler = Callable[[Message], Awaitable[Fate]]
@@ -168,6 +174,7 @@ class Connection:
                 self._write(direction, message.raw)
             else:
                 direction.busy = True
+                message.counted = self.received_from(message.side), self.acked(message.side)
                 self._spawn(self._intercept(direction, message, handler))
         if direction.ended and not direction.waiting and not direction.busy and not self._closed:
             target = self._target(direction)
@@ -225,16 +232,13 @@ class Connection:
         elif not direction.ended:  # what was sent before the end still is on its way
             self.ended(direction)
 
-    def kernel_gap(self, side: str) -> int:
-        """Bytes that the kernel took from one side and that the other side's kernel has not acknowledged."""
-        source, target = (self.worker, self.server) if side == "request" else (self.server, self.worker)
-        if source.transport is None:
-            return 0
-        _, received = kernel.tcp_bytes(source.transport.get_extra_info("socket"))
-        acked = 0
-        if target.transport is not None:
-            acked, _ = kernel.tcp_bytes(target.transport.get_extra_info("socket"))
-        return received - max(0, acked - 1)
+    def received_from(self, side: str) -> int:
+        """Bytes that the kernel has received from the sender of requests, or of replies, on this connection."""
+        return _counts(self.worker if side == "request" else self.server)[1]
+
+    def acked(self, side: str) -> int:
+        """Bytes of requests, or of replies, that the receiver's kernel has acknowledged."""
+        return max(0, _counts(self.server if side == "request" else self.worker)[0] - 1)  # the SYN counts as one
 
     def reset(self) -> None:
         """Both sides see a reset."""
@@ -269,6 +273,14 @@ class Connection:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.link.failed(error)
+
+
+def _counts(side: _Side) -> tuple[int, int]:
+    """The kernel's (acknowledged, received) of one half of a connection; zeros once it is closed."""
+    sock = None if side.transport is None else side.transport.get_extra_info("socket")
+    if sock is None or sock.fileno() < 0:
+        return 0, 0
+    return kernel.tcp_bytes(sock)
 
 
 class Link:
