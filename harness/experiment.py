@@ -21,6 +21,9 @@ from harness.stack import StackError
 from harness.stack.processor import Account
 from harness.verdict import STALL_FRACTION, Verdict, judge
 
+GONE = ("lock-expired", "lock-released", "lock-lost")
+"""The ways a lock ceases to be its holder's."""
+
 Setup = Callable[[dict[str, str]], Awaitable[None]]
 """--harness-setup: called with the contract's environment. Raises HarnessError."""
 
@@ -163,11 +166,15 @@ class Experiment:
         """How long the customer stayed locked for the next worker after A was killed holding the lock."""
         history = self.bench.history
         killed = history.select("killed", who="A")
-        held = history.select("lock-granted", who="A")
-        if not killed or not held:
+        if not killed:
             return None
-        later = [event for event in history.select("lock-granted") if event.who != "A" and event.t_ms > killed[0].t_ms]
-        return None if not later else round((later[0].t_ms - killed[0].t_ms) / 1000, 3)
+        died_ms = killed[0].t_ms
+        before = [event for event in history if event.t_ms < died_ms and event.who == "A"]
+        last = [event.what for event in before if event.what in (*GONE, "lock-granted")][-1:]
+        later = [e for e in history.select("lock-granted") if e.who != "A" and e.t_ms > died_ms]
+        if last != ["lock-granted"] or not later:
+            return None
+        return round((later[0].t_ms - died_ms) / 1000, 3)
 
 
 def not_applicable(spec: Spec, reason: str) -> Outcome:

@@ -92,6 +92,21 @@ def run_delay_ns(pid: int) -> int | None:
         return None
 
 
+def ran_ns(pids: list[int]) -> int:
+    """How long all threads of these processes have run on a CPU so far, in nanoseconds: stands still while they do.
+
+    0 where the kernel does not count it (Documentation/scheduler/sched-stats.rst: /proc/<pid>/schedstat).
+    """
+    total = 0
+    for pid in pids:
+        for thread in thread_states(pid):
+            try:
+                total += int(Path(f"/proc/{pid}/task/{thread}/schedstat").read_text().split()[0])
+            except (OSError, IndexError, ValueError):
+                continue
+    return total
+
+
 def send_signal(pids: list[int], number: int) -> None:
     """Signals each process that still is there."""
     for pid in pids:

@@ -30,8 +30,8 @@ HOLES = {
         "record of A's charge yet"
     ),
     ("fencing", REPLY_WIRE): (
-        "A's charge, token 1, is committed at once and its answer is on its way; B's token 2 is newer, and Redis has no "
-        "record of A's charge yet"
+        "A's charge, token 1, is committed at once and its answer is on its way; B's token 2 is newer, and Redis has "
+        "no record of A's charge yet"
     ),
 }
 """Why not elsewhere: with request-wire-of-a and before-commit (and so in the slower night) B's token 2 reaches the

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+
 from harness import kernel
 from harness.faults import register
 from harness.faults._at_boundary import AtBoundary
+from harness.faults._processors_word import contradiction
 from harness.network.tap import Fate, Message
 from harness.processes import kill_tree
 
@@ -24,8 +27,9 @@ class Crash(AtBoundary):
 
     async def strike(self, message: Message) -> Fate:
         bench = self.bench
+        self._wanted, self._held = len(message.raw), message.held_bytes()
         self._pids = await kill_tree(bench.a.process, timeout_s=KILL_TIMEOUT_S)
-        bench.history.add("kernel", "A", "killed", processes=len(self._pids))
+        self._killed = bench.history.add("kernel", "A", "killed", processes=len(self._pids))
         bench.strike(boundary=message.boundary)
         bench.history.add("tap", "A", "dropped", boundary=message.boundary)
         return Fate.DROP
@@ -33,7 +37,15 @@ class Crash(AtBoundary):
     async def witness(self) -> None:
         if self.never_struck():
             return
-        if kernel.all_gone(self._pids) and self.bench.a.process.returncode == -9:
-            self.bench.landed("kernel", f"{len(self._pids)} processes of A ended by SIGKILL")
+        bench, status = self.bench, self.bench.a.process.returncode
+        said = contradiction(bench, self.boundary, stopped_ms=self._killed.t_ms, held_until_ms=float("inf"))
+        if status != -signal.SIGKILL:
+            bench.not_landed(f"A ended with status {status}, not by SIGKILL")
+        elif not kernel.all_gone(self._pids):
+            bench.not_landed("a process of A's outlived the crash")
+        elif self._held < self._wanted:
+            bench.not_landed(f"the kernel counted {self._held} bytes under way, the message has {self._wanted}")
+        elif said is not None:
+            bench.not_landed(said)
         else:
-            self.bench.not_landed(f"A ended with status {self.bench.a.process.returncode}, not by SIGKILL")
+            bench.landed("kernel", f"{len(self._pids)} processes of A ended by SIGKILL, the message undelivered")

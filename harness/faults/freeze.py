@@ -7,6 +7,7 @@ import asyncio
 from harness import kernel
 from harness.faults import register
 from harness.faults._at_boundary import AtBoundary
+from harness.faults._processors_word import contradiction
 from harness.network.tap import Fate, Message
 from harness.processes import freeze, thaw
 
@@ -27,45 +28,56 @@ class Freeze(AtBoundary):
         await super().arm()
         self._pids: list[int] = []
         self._let_go = asyncio.Event()
+        self._doubt: str | None = None
 
     async def strike(self, message: Message) -> Fate:
         bench = self.bench
+        self._message = message
         self._pids = await freeze(bench.a.process, timeout_s=STOP_TIMEOUT_S)
+        self._ran_ns = kernel.ran_ns(self._pids)
         threads = sum(len(kernel.thread_states(pid)) for pid in self._pids)
-        bench.history.add("kernel", "A", "stopped", threads=threads, processes=len(self._pids))
+        self._stopped = bench.history.add("kernel", "A", "stopped", threads=threads, processes=len(self._pids))
         bench.strike(boundary=message.boundary)
+        fate = Fate.DELIVER
         if message.side == "request":
             fate = await bench.hold_until_lifted(message)
-            self._let_go.set()
-            return fate
         self._let_go.set()
-        return Fate.DELIVER
+        return fate
 
     async def lift(self) -> None:
         bench = self.bench
-        if self._pids:
-            self._still_stopped = kernel.all_stopped(self._pids) and bool(kernel.thread_states(bench.a.process.pid))
-            self._stopped_tree = sorted(bench.a.process.tree()) == sorted(self._pids)
-            bench.history.add("queue", "fault", "fault-lifted")
-            bench.lifted.set()
-            await asyncio.wait_for(self._let_go.wait(), STOP_TIMEOUT_S)
-            thaw(bench.a.process)
-            bench.history.add("kernel", "A", "continued", processes=len(self._pids))
-        else:
+        if not self._pids:
             await super().lift()
+            return
+        self._doubt = self._woken_or_leaking()
+        self._lifted = bench.history.add("queue", "fault", "fault-lifted")
+        bench.lifted.set()
+        await asyncio.wait_for(self._let_go.wait(), STOP_TIMEOUT_S)
+        thaw(bench.a.process)
+        bench.history.add("kernel", "A", "continued", processes=len(self._pids))
+
+    def _woken_or_leaking(self) -> str | None:
+        """What the kernel has to say against A having stood still, and its request having been held, until now."""
+        a, message = self.bench.a.process, self._message
+        if not (kernel.all_stopped(self._pids) and kernel.thread_states(a.pid)):
+            return "something woke A up, or killed it, while it should have been frozen"
+        if kernel.ran_ns(self._pids) != self._ran_ns:
+            return "A ran for a while when it should have been frozen"
+        if sorted(a.tree()) != sorted(self._pids):
+            return "A has a process that was not stopped with it"
+        if message.side == "request" and (held := message.held_bytes()) < len(message.raw):
+            return f"the kernel counts {held} bytes held at the thaw, A's request has {len(message.raw)}"
+        return None
 
     async def witness(self) -> None:
         if self.never_struck():
             return
-        stopped = self.bench.history.select("stopped", who="A", witness="kernel")
-        if not stopped:
-            self.bench.not_landed("the kernel never showed every thread of A stopped")
-        elif not self._still_stopped:
-            self.bench.not_landed("something woke A up, or killed it, while it should have been frozen")
-        elif not self._stopped_tree:
-            self.bench.not_landed("A has a process that was not stopped with it")
-        else:
-            detail = stopped[0].detail
-            self.bench.landed(
-                "kernel", f"{detail['threads']} threads of {detail['processes']} processes were stopped until the thaw"
-            )
+        bench = self.bench
+        said = contradiction(bench, self.boundary, stopped_ms=self._stopped.t_ms, held_until_ms=self._lifted.t_ms)
+        if (doubt := self._doubt or said) is not None:
+            bench.not_landed(doubt)
+            return
+        detail = self._stopped.detail
+        bench.landed(
+            "kernel", f"{detail['threads']} threads of {detail['processes']} processes were stopped until the thaw"
+        )
