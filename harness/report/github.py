@@ -125,7 +125,7 @@ def _failure(e: Experiment) -> list[str]:
 
 
 def _markdown(table: Table) -> list[str]:
-    names = [_text(place if table.one_fault else f"{fault} @ {place}", 80) for fault, place in table.columns]
+    names = [_text(" @ ".join(filter(None, table.heading(column))), 80) for column in table.columns]
     rows = [f"### {_text(table.scenario)}", "", f"| subject | {' | '.join(names)} |", f"| --- |{' --- |' * len(names)}"]
     for subject in table.subjects:
         cells = [table.cell(subject, column) for column in table.columns]

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from harness.report.results import Run
-from harness.report.tables import status
+from harness.report.tables import BASELINE, status
 from harness.report.words import listing, one_line, plural
 
 
@@ -64,13 +64,17 @@ def outcome(run: Run) -> Outcome:
 
 
 def _shown(run: Run, verdicts: Counter[str]) -> list[str]:
-    tried = sum(e["landed"] and e["contended"] for e in run["experiments"] if status(e).words == "one")
+    once = [e for e in run["experiments"] if status(e).words == "one"]
+    tried = sum(e["landed"] and e["contended"] and e["scenario"] != BASELINE for e in once)
+    calm = sum(e["scenario"] == BASELINE for e in once)
     parts = []
     if tried:
-        once = "the fault landed, a second worker contended, and the customer was charged exactly once"
-        parts.append(f"{plural(tried, 'time')} {once}")
-    if verdicts["one"] > tried:
-        parts.append(f"{verdicts['one'] - tried:,} exactly one charge with nothing to survive")
+        survived = "the fault landed, a second worker contended, and the customer was charged exactly once"
+        parts.append(f"{plural(tried, 'time')} {survived}")
+    if calm:
+        parts.append(f"{plural(calm, 'baseline')} without a fault")
+    if len(once) > tried + calm:
+        parts.append(f"{len(once) - tried - calm:,} charged once, with no fault seen to survive")
     if verdicts["double charge (reproduced)"]:
         parts.append(f"{plural(verdicts['double charge (reproduced)'], 'declared double charge')} reproduced")
     if verdicts["no charge (reproduced)"]:

@@ -71,7 +71,11 @@ def slim(experiment: Experiment) -> dict[str, Any]:
     keys = ("id", "scenario", "subject", "fault", "place", "verdict", "expected", "hole", "reason", "charges", "landed")
     more = ("contended", "run", "ttl_ms", "recovery_s", "wall_s", "replay", "source", "jitter")
     kept = {key: experiment[key] for key in (*keys, *more) if key in experiment}  # type: ignore[literal-required]
-    told = {"status": found.key, "words": found.words, "sentence": experiment.get("sentence") or sentence(experiment)}
+    told = {
+        "status": found.key,
+        "words": "exactly one charge" if found.key == "one" else found.words,
+        "sentence": experiment.get("sentence") or sentence(experiment),
+    }
     cleaned: dict[str, Any] = _clean(kept | told)
     return cleaned
 

@@ -56,7 +56,10 @@ def _token(event: Event) -> str:
 
 def _lease(event: Event) -> str:
     value = event.get("lease_ms")
-    return f", lease {duration(float(value))}" if isinstance(value, (int, float)) else ""
+    if not isinstance(value, (int, float)):
+        return ""
+    rounded = float(value) if value < 100 else round(float(value), -1)  # a server's answer is a few ms old
+    return f", lease {duration(rounded)}"
 
 
 def _key(event: Event) -> str:
@@ -81,7 +84,7 @@ def _ended(event: Event) -> str:
 
 def _said(event: Event) -> str:
     details: Mapping[str, Any] = {k: v for k, v in event.items() if k not in _KNOWN_KEYS and k != "event"}
-    more = ", ".join(f"{one_line(key, 30)} {one_line(value, 60)}" for key, value in details.items())
+    more = ", ".join(f"{one_line(key, 30)} {one_line(value, 24)}" for key, value in details.items())
     return f"says: {_get(event, 'event', 60)}" + (f" ({more})" if more else "")
 
 
@@ -105,7 +108,7 @@ _PHRASES: Mapping[str, Callable[[Event, str], str]] = {
     "lock-expired": lambda e, who: f"{who}'s lease has EXPIRED" if who in WORKERS else "the lease has EXPIRED",
     "lock-released": lambda e, who: f"released by {who}",
     "lock-lost": lambda e, who: f"LOST by the server{_rest(e)}",
-    "charge-arrived": lambda e, who: f"{who} asks to charge{_token(e)}{_key(e)}",
+    "charge-arrived": lambda e, who: f"{who}'s charge arrives{_token(e)}{_key(e)}",
     "charge-committed": lambda e, who: (
         f"CHARGED for {who}{_token(e)}" + (f" ({_get(e, 'charge', 40)})" if "charge" in e else "")
     ),

@@ -15,6 +15,10 @@ SWEEP = "every-boundary"
 """The scenario that the sweep's experiments belong to."""
 
 
+BASELINE = "baseline"
+"""The scenario without a fault that comes before the others."""
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """What came out, in a key for colours and in words. failed: it makes the run fail."""
@@ -95,6 +99,13 @@ class Table:
 
     def cell(self, subject: str, column: tuple[str, str]) -> Cell | None:
         return self.cells.get((subject, column))
+
+    def heading(self, column: tuple[str, str]) -> tuple[str, str]:
+        """(fault, place) as the column's heads; empty where they would say nothing."""
+        fault, place = column
+        if fault == place:
+            return "", "no fault" if fault == "none" else place
+        return "" if self.one_fault else fault, place
 
     @property
     def one_fault(self) -> bool:

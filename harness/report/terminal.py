@@ -39,10 +39,10 @@ def summary(run: Run, *, color: bool = False, width: int = 100, all_rows: bool =
 
 def _table(table: Table, paint: Paint, width: int) -> list[str]:
     notes: dict[str, int] = {}
-    title = one_line(table.scenario, 60) + (f" ({one_line(table.columns[0][0], 40)})" if table.one_fault else "")
-    if table.one_fault and table.columns[0][0] == table.scenario:
-        title = one_line(table.scenario, 60)
-    heads = [one_line(place if table.one_fault else f"{fault} @ {place}", 200) for fault, place in table.columns]
+    title, only = one_line(table.scenario, 60), table.columns[0][0]
+    if table.one_fault and only not in (table.scenario, "none"):
+        title += f" ({one_line(only, 40)})"
+    heads = [one_line(" @ ".join(filter(None, table.heading(column))), 200) for column in table.columns]
     rows: Rows = []
     for subject in table.subjects:
         row = [(one_line(subject, 200), "")]

@@ -12,22 +12,26 @@ from dataclasses import dataclass, field
 from harness.report.facts import Event, facts, ordered
 from harness.report.phrases import words_for
 from harness.report.results import Experiment
-from harness.report.words import duration, label_of, link_of, listing, one_line, server_of, times
+from harness.report.words import duration, label_of, link_of, listing, one_line, server_of, times, token_of
 
 NEAR_MS = 30.0
 """A message is not told apart from what its server said of it within this time."""
 
 _LOCK_WITNESSES = ("redis", "postgres")
+_CONNECTING = "connecting"
+_CHATTER = ("hello", "client", "select", "auth", "ping", "startup", "ssl", "sslrequest", "password", "sasl")
+_SENT = {"post-v1-charges": "sends its charge", "get-v1-charges": "asks the processor which charges there are"}
 _ASKING = ("set", "setnx", "eval", "evalsha", "evalsha_ro", "fcall", "getset", "incr", "query", "parse", "execute")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the timeline: when, whose, what."""
+    """One line of the timeline: when, whose, what. key: lines in a row with the same one become one line."""
 
     t_ms: float
     who: str
     text: str
+    key: str = ""
 
 
 @dataclass(slots=True)
@@ -38,7 +42,8 @@ class _Fold:
     boundary: str
     first_ms: float
     last_ms: float
-    holding: bool
+    held: bool
+    token: str
     count: int = 1
 
 
@@ -48,22 +53,27 @@ class _Teller:
     lines: list[Line] = field(default_factory=list)
     folds: dict[str, _Fold] = field(default_factory=dict)
     sent: dict[tuple[str, str], float] = field(default_factory=dict)
-    holding: set[str] = field(default_factory=set)
+    has_held: set[str] = field(default_factory=set)
     deliveries: dict[str, int] = field(default_factory=dict)
 
     def flush(self, who: str) -> None:
         fold = self.folds.pop(who, None)
         if fold is None:
             return
-        link, server = link_of(fold.boundary), server_of(fold.boundary)
-        asking = link == "redis" and not fold.holding and fold.label in _ASKING
-        if asking:
-            text = "asks for the lock" if fold.count == 1 else f"asks for the lock {times(fold.count)}"
-        else:
-            text = f"asks {server}: {one_line(fold.label, 60)}" + (f", {times(fold.count)}" if fold.count > 1 else "")
-        if fold.count > 1:
-            text += f", until {duration(fold.last_ms)}" + (", in vain" if asking else "")
+        text = self.told(who, fold)
+        if fold.count > 1 and not text.startswith("connects"):
+            text += f" {times(fold.count)}, until {duration(fold.last_ms)}"
         self.lines.append(Line(fold.first_ms, who, text))
+
+    def told(self, who: str, fold: _Fold) -> str:
+        server = server_of(fold.boundary)
+        if fold.label == _CONNECTING:
+            return f"connects to {server}"
+        if fold.label in _SENT:
+            return _SENT[fold.label] + fold.token
+        if link_of(fold.boundary) == "redis" and not fold.held and fold.label.split("-")[0] in _ASKING:
+            return "asks for the lock"
+        return f"asks {server}: {one_line(fold.label, 60)}"
 
     def message(self, event: Event, told_by_server: bool) -> None:
         who, at, boundary = str(event["who"]), float(event["t_ms"]), str(event.get("boundary", "message"))
@@ -72,31 +82,32 @@ class _Teller:
             waited = at - self.sent.pop(key, at)
             if waited > max(self.ttl_ms / 10, 50.0):
                 self.flush(who)
-                told = f"gets the answer to {one_line(label_of(boundary), 60)} after {duration(waited)}"
+                what = "its charge" if label_of(boundary) == "post-v1-charges" else one_line(label_of(boundary), 60)
+                told = f"gets the answer to {what} after {duration(waited)}"
                 self.lines.append(Line(at, who, told))
             return
         self.sent[key] = at
         if told_by_server:
             return
-        label, holding = label_of(boundary), who in self.holding
-        fold = self.folds.get(who)
-        if fold is not None and fold.label == label and fold.holding == holding:
+        label = _CONNECTING if label_of(boundary).split("-")[0] in _CHATTER else label_of(boundary)
+        fold, held = self.folds.get(who), who in self.has_held
+        if fold is not None and (fold.label, fold.held, link_of(fold.boundary)) == (label, held, link_of(boundary)):
             fold.count, fold.last_ms = fold.count + 1, at
             return
         self.flush(who)
-        self.folds[who] = _Fold(label, boundary, at, at, holding)
+        self.folds[who] = _Fold(label, boundary, at, at, held, token_of(event.get("token")))
 
     def other(self, event: Event) -> None:
         who, what = str(event["who"]), str(event["what"])
         self.flush(who)
         if what == "delivered":
             self.deliveries[who] = self.deliveries.get(who, 0) + 1
+            self.has_held.discard(who)
         elif what == "lock-granted":
-            self.holding.add(who)
-        elif what in ("lock-expired", "lock-released", "lock-lost"):
-            self.holding.discard(who)
+            self.has_held.add(who)
         lane, text = words_for(event, self.deliveries.get(who, 0))
-        self.lines.append(Line(float(event["t_ms"]), lane, text))
+        key = f"renewed by {who}" if what == "lock-renewed" else ""
+        self.lines.append(Line(float(event["t_ms"]), lane, text, key))
 
 
 def lines(experiment: Experiment) -> list[Line]:
@@ -172,7 +183,7 @@ def _told_otherwise(events: list[Event], index: int) -> bool:
 def _folded(told: list[Line]) -> list[Line]:
     """The same thing said several times in a row, such as a renewal, as one line."""
     out: list[Line] = []
-    for _, group in itertools.groupby(told, key=lambda line: (line.who, line.text)):
+    for _, group in itertools.groupby(told, key=lambda line: (line.who, line.key or line.text)):
         same = list(group)
         first = same[0]
         if len(same) > 1:

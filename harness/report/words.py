@@ -55,8 +55,11 @@ def visible(text: object, limit: int | None = None) -> str:
 
 
 def one_line(text: object, limit: int | None = None) -> str:
-    """visible(), with newlines as spaces."""
-    return visible(" ".join(str(text).split()), limit)
+    """visible(), with newlines as spaces; what is cut to a few words ends in three dots."""
+    flat = " ".join(str(text).split())
+    if limit is not None and limit <= 120 and len(flat) > limit:
+        return visible(flat[: limit - 3]) + "..."
+    return visible(flat, limit)
 
 
 def link_of(boundary: str) -> str:

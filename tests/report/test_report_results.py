@@ -113,6 +113,15 @@ def test_a_write_that_fails_leaves_what_was_there_and_names_the_file(
     assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
 
 
+def test_a_reader_of_the_old_file_is_not_disturbed_by_the_new_one(tmp_path: Path) -> None:
+    target = _written(tmp_path / "results.json", "before")
+    with target.open() as reader:
+        write_atomically(target, "after")
+        assert reader.read() == "before"
+    assert target.read_text() == "after"
+    assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
+
+
 def test_a_report_directory_that_is_a_file_is_named(tmp_path: Path) -> None:
     _written(tmp_path / "reports", "")
     with pytest.raises(OSError, match="could not be written"):

@@ -168,7 +168,8 @@
     body.querySelector(".stage").replaceWith(make("div", { class: "stage" }));
     draw(false);
   }
-  const HELP = "Point at anything in the drawing, or go through it with the arrow keys, to read what happened.";
+  const HELP = "Point at anything in the drawing, or go through it with the arrow keys, to read what happened. Hatched: frozen, or the " +
+    "fault. Faint lines: quick questions to the lock's server. Dashed red: the moment a lease was over. Coins: charges."; 
 
   function spread(d, width, scaled) {
     const times = new Set([d.start, d.end]);

@@ -8,21 +8,23 @@ const [chromium, file, most = "12"] = process.argv.slice(2);
 const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const url = pathToFileURL(file).href;
 
-async function violations(page) {
+// rules: null for all of them. Dark differs from light in its colours only, so there contrast is what is checked.
+async function violations(page, rules) {
   await page.evaluate(axe);
-  const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+  const options = { resultTypes: ["violations"], ...(rules && { runOnly: rules }) };
+  const found = await page.evaluate((given) => window.axe.run(document, given), options);
   return found.violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => `${n.html.slice(0, 160)} ${n.failureSummary.slice(0, 200)}`).join(" | ")}`);
 }
 
 const overflow = (page) => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
 
-async function look(browser, colorScheme, width, checked) {
+async function look(browser, colorScheme, width, checked, rules, cellsAtMost) {
   const context = await browser.newContext({ colorScheme, viewport: { width, height: 800 } });
   const [page, seen] = await openPage(context, url);
-  const out = { overview: { axe: await violations(page), overflow: await overflow(page) }, details: [] };
+  const out = { overview: { axe: await violations(page, rules), overflow: await overflow(page) }, details: [] };
   const cells = await page.evaluate(() => [...new Set([...document.querySelectorAll("table[data-grid] td a, .failures a")].map((a) => a.hash))]);
   out.cells = cells.length;
-  const step = Math.max(1, Math.floor(cells.length / Number(most)));
+  const step = Math.max(1, Math.floor(cells.length / cellsAtMost));
   for (const [number, cell] of cells.filter((_, i) => i % step === 0).entries()) {
     await page.goto(url + cell);
     await opened(page);
@@ -39,7 +41,7 @@ async function look(browser, colorScheme, width, checked) {
     }));
     detail.cell = cell;
     detail.overflow = await overflow(page);
-    if (number < checked) detail.axe = await violations(page);
+    if (number < checked) detail.axe = await violations(page, rules);
     out.details.push(detail);
     await page.keyboard.press("Escape");
     await page.waitForFunction(() => !document.getElementById("overview").hidden);
@@ -80,9 +82,9 @@ async function keyboard(browser) {
 }
 
 const result = await withBrowser(chromium, async (browser) => ({
-  light: await look(browser, "light", 1280, 2),
-  dark: await look(browser, "dark", 1280, 2),
-  phone: await look(browser, "light", 390, 1),
+  light: await look(browser, "light", 1280, 2, null, Number(most)),
+  dark: await look(browser, "dark", 1280, 2, ["color-contrast"], 2),
+  phone: await look(browser, "light", 390, 0, ["color-contrast", "target-size", "scrollable-region-focusable"], 3),
   keyboard: await keyboard(browser),
 }));
 process.stdout.write(JSON.stringify(result));
