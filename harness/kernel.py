@@ -119,7 +119,7 @@ def send_signal(pids: list[int], number: int) -> None:
 def tcp_bytes(sock: socket.socket) -> tuple[int, int]:
     """(bytes that the peer's kernel has acknowledged, bytes received from the peer) on one TCP connection.
 
-    The first counts the SYN as one byte (RFC 793), so compare with a tolerance of one.
+    The first counts the SYN as one byte (RFC 793) on the side that opened the connection, and not on the other.
     """
     info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
     if len(info) < _TCP_INFO_SIZE:

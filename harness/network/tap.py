@@ -238,7 +238,9 @@ class Connection:
 
     def acked(self, side: str) -> int:
         """Bytes of requests, or of replies, that the receiver's kernel has acknowledged."""
-        return max(0, _counts(self.server if side == "request" else self.worker)[0] - 1)  # the SYN counts as one
+        if side == "reply":
+            return _counts(self.worker)[0]
+        return max(0, _counts(self.server)[0] - 1)  # of a connection that we have opened the SYN counts as one byte
 
     def reset(self) -> None:
         """Both sides see a reset."""
