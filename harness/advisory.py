@@ -66,7 +66,7 @@ class AdvisoryWatch:
 class AdvisoryAccount:
     """Turns readings of pg_locks into the account of one experiment's lock."""
 
-    def __init__(self, account: LockAccount, whose: Callable[[int | None], str | None]) -> None:
+    def __init__(self, account: LockAccount, whose: Callable[[int], str | None]) -> None:
         self._account = account
         self._whose = whose
         self._holder_pid: int | None = None
@@ -80,4 +80,4 @@ class AdvisoryAccount:
         if self._holder_pid is None and holders:
             row = next(iter(holders.values()))
             self._holder_pid = row.pid
-            self._account.granted("postgres", self._whose(row.client_port) or "?", at_ns, None, key=row.key)
+            self._account.granted("postgres", self._whose(row.pid) or "?", at_ns, None, key=row.key)

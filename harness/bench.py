@@ -79,6 +79,7 @@ class Bench:
     database_name: str | None = None
     _database_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _values: dict[bytes, str] = field(default_factory=dict)
+    _sessions: dict[int, str] = field(default_factory=dict)
     _last_asker: str = "A"
 
     def __post_init__(self) -> None:
@@ -164,6 +165,8 @@ class Bench:
                         self.charge_left.set()
             elif "status" in message.info:
                 detail["status"] = message.info["status"]
+            elif "backend_pid" in message.info:
+                self._sessions[message.info["backend_pid"]] = worker
             self.history.add("tap", worker, message.side, at_ns=message.at_ns, **detail)
             for listener in self.on_message:
                 listener(worker, message)
@@ -187,12 +190,9 @@ class Bench:
                     return worker
         return self._last_asker
 
-    def _whose_session(self, client_port: int | None) -> str | None:
-        """Whose a Postgres session is, by the port of the tap's connection that carries it."""
-        for (worker, name), link in self.links.items():
-            if name == "postgres" and any(c.upstream_port == client_port for c in link.connections):
-                return worker
-        return None
+    def _whose_session(self, backend_pid: int) -> str | None:
+        """Whose a Postgres session is, by the number that the server told the worker when it began."""
+        return self._sessions.get(backend_pid)
 
     @property
     def a_lease(self) -> Lease | None:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import functools
 import itertools
+import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -81,6 +82,8 @@ class Engine:
         self.gate: Gate
         self._watch: KeyspaceWatch
         self._numbers = itertools.count(1)
+        self._name = secrets.token_hex(3)
+        """Of this run: a processor that outlives it keeps its ledger, so no customer may come again."""
         self._free: deque[int] = deque(range(1, DATABASES))
         self._ready: dict[str, asyncio.Future[str | None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -229,8 +232,8 @@ class Engine:
             watch=watch,
             monitor=self.monitor,
             database=database,
-            customer=f"cus-{number:06}",
-            invoice=f"inv-{number:06}",
+            customer=f"cus-{self._name}-{number:05}",
+            invoice=f"inv-{self._name}-{number:05}",
         )
         try:
             yield bench
@@ -238,7 +241,7 @@ class Engine:
             await self.stack.processor.forget(bench.customer)
             if redis.own:
                 await watch.stop()
-                await redis.kill()
+                await redis.remove()
             else:
                 await redis.flush(database)
                 self._free.append(database)

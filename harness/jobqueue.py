@@ -121,11 +121,10 @@ class JobQueue:
         bench = self.bench
         stop_ns = now_ns() + int(MOST_LEASES * bench.lease_s * 1e9)
         await first_of(bench.struck.wait(), a.process.wait(), timeout_s=MOST_LEASES * bench.lease_s)
-        endless_ns = now_ns() + int(ENDLESS_LEASES * bench.lease_s * 1e9)
-        while not b.done() and now_ns() < stop_ns:
-            if now_ns() >= endless_ns and self._endless():
-                break
-            await first_of(asyncio.shield(b), timeout_s=_TICK_S)
+        endless_s = ENDLESS_LEASES * bench.lease_s
+        await asyncio.wait([b], timeout=endless_s)
+        while not b.done() and now_ns() < stop_ns and not self._endless():
+            await asyncio.wait([b], timeout=_TICK_S)
         extra = bench.jitter("fault-lasts")
         if extra:
             await asyncio.sleep(extra * bench.lease_s)

@@ -155,9 +155,8 @@ class Processor:
 
     def charges(self, *, token: int | None = None, intent: str | None = None) -> list[dict[str, Any]]:
         """The charges the processor has on record for this invoice, or for one intent."""
-        query = (
-            {"intent": intent} if intent is not None else {"customer": self._job.customer, "invoice": self._job.invoice}
-        )
+        query = {"customer": self._job.customer}
+        query |= {"invoice": self._job.invoice} if intent is None else {"intent": intent}
         found: list[dict[str, Any]] = self._call("GET", "/v1/charges", _headers(token, None), fields=query)["data"]
         return found
 

@@ -47,7 +47,7 @@ class AtBoundary(Fault):
 def hold_charge(bench: Bench) -> None:
     """Holds A's charge request for as long as the fault stands: long enough for A's lease to be renewed.
 
-    Where the fault does not strike it is let go after 1.2 leases, as in the run that the renewals were learned from.
+    A request held at a crash is never delivered. Where the fault does not strike it is let go after 1.2 leases, as in the run that the renewals were learned from.
     """
     charge = f"{bench.profile.points['charge']}.request"
 
@@ -56,6 +56,9 @@ def hold_charge(bench: Bench) -> None:
         await first_of(bench.struck.wait(), timeout_s=HELD_LEASES * bench.lease_s)
         if bench.struck.is_set():
             await bench.lifted.wait()
+            if bench.spec.fault == "crash":
+                bench.history.add("tap", "A", "dropped", boundary=message.boundary)
+                return Fate.DROP
         bench.history.add("tap", "A", "let-go", boundary=message.boundary)
         return Fate.DELIVER
 

@@ -76,6 +76,7 @@ class PostgresReplies(Cutter):
         if self._session.encrypted:
             raise Unparsable
         position = 0
+        info: dict[str, int] = {}
         while True:
             if len(buffer) < position + 5:
                 return None
@@ -83,10 +84,12 @@ class PostgresReplies(Cutter):
             end = position + 1 + length
             if len(buffer) < end:
                 return None
+            if kind == 0x4B:  # BackendKeyData: the server's own number for this session
+                info["backend_pid"] = struct.unpack_from("!I", buffer, position + 5)[0]
             wants_answer = kind == 0x52 and struct.unpack_from("!I", buffer, position + 5)[0] not in (0, 12)
             position = end
             if kind == 0x5A or wants_answer:  # ReadyForQuery
-                return Frame("", bytes(buffer[:position]))
+                return Frame("", bytes(buffer[:position]), dict(info))
             if kind == 0x4E and position == len(buffer):  # a lone notice
                 return Frame("notice", bytes(buffer[:position]))
 

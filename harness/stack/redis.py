@@ -133,6 +133,10 @@ class RedisServer:
         lines = (await self.text("INFO", section)).splitlines()
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
+    async def remove(self) -> None:
+        """Ends an experiment's own server for good."""
+        await self.kill()
+
     async def kill(self) -> None:
         """kill -9, and waits for the end; only for a server of an experiment's own."""
         raise NotImplementedError
