@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -20,9 +21,6 @@ from harness.spec import INCONCLUSIVE, NOT_APPLICABLE, Spec
 from harness.stack import StackError
 from harness.stack.processor import Account
 from harness.verdict import STALL_FRACTION, Verdict, judge
-
-GONE = ("lock-expired", "lock-released", "lock-lost")
-"""The ways a lock ceases to be its holder's."""
 
 Setup = Callable[[dict[str, str]], Awaitable[None]]
 """--harness-setup: called with the contract's environment. Raises HarnessError."""
@@ -163,18 +161,17 @@ class Experiment:
         )
 
     def _recovery_s(self) -> float | None:
-        """How long the customer stayed locked for the next worker after A was killed holding the lock."""
-        history = self.bench.history
-        killed = history.select("killed", who="A")
-        if not killed:
+        """How long the customer stayed locked, for anybody, after what befell A while it held the lock."""
+        begins = FAULTS[self.bench.spec.fault].recovers_from
+        befell = self.bench.history.select(begins, who="A") if begins is not None else []
+        if not befell:
             return None
-        died_ms = killed[0].t_ms
-        before = [event for event in history if event.t_ms < died_ms and event.who == "A"]
-        last = [event.what for event in before if event.what in (*GONE, "lock-granted")][-1:]
-        later = [e for e in history.select("lock-granted") if e.who != "A" and e.t_ms > died_ms]
-        if last != ["lock-granted"] or not later:
-            return None
-        return round((later[0].t_ms - died_ms) / 1000, 3)
+        since_ns = self.bench.history.started_ns + int(befell[0].t_ms * 1e6)
+        leases = self.bench.account.leases
+        for left, following in itertools.pairwise(leases):
+            if left.holder == "A" and left.gone_ns is not None and left.gone_ns >= since_ns:
+                return round((following.granted_ns - since_ns) / 1e9, 3)
+        return None
 
 
 def not_applicable(spec: Spec, reason: str) -> Outcome:

@@ -121,14 +121,13 @@ class Refused(Exception):
 class Processor:
     """The payment processor as a careful job sees it: no retries inside the HTTP client, one timeout, errors raised.
 
-    Every call raises Refused when the processor says no, urllib3.exceptions.HTTPError when the outcome is unknown.
+    Every call raises Refused when the processor says no, urllib3.exceptions.HTTPError when the outcome is unknown,
+    as after timeout_leases without an answer.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, *, timeout_leases: float = CHARGE_TIMEOUT_LEASES) -> None:
         self._job = job
-        self._http = urllib3.PoolManager(
-            retries=False, timeout=urllib3.Timeout(total=CHARGE_TIMEOUT_LEASES * job.lease_s)
-        )
+        self._http = urllib3.PoolManager(retries=False, timeout=urllib3.Timeout(total=timeout_leases * job.lease_s))
 
     def charge(
         self, *, token: int | None = None, idempotency_key: str | None = None, intent: str | None = None

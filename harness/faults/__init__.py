@@ -21,6 +21,8 @@ class Fault:
     title: ClassVar[str]
     own_redis: ClassVar[tuple[str, ...] | None] = None
     """Options of a Redis server of the experiment's own, for a fault that breaks servers; None to share the run's."""
+    recovers_from: ClassVar[str | None] = None
+    """What happens to A that leaves its customer locked: an event of A's, from which recovery_s is measured."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench

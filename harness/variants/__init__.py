@@ -20,7 +20,10 @@ VARIANTS = {
 }
 """name -> module, in the order of every table."""
 
-SCENARIO_ONLY: dict[str, str] = {}
+SCENARIO_ONLY = {
+    name: f"{__name__}.{name.replace('-', '_')}"
+    for name in ("retry-no-key", "retry-fresh-key", "retry-invoice-key", "redis-py-lock")
+}
 """name -> module of subjects that one scenario alone tries (it names them): how a worker retries, for instance."""
 
 LEASE_FACTORS = {"long-ttl": 4.0}
