@@ -126,12 +126,16 @@ class RedisServer:
         (answer,) = await self.in_database(0, command)
         if isinstance(answer, Exception):
             raise answer
-        return answer.decode("utf-8", "backslashreplace") if isinstance(answer, bytes) else str(answer or "")
+        if isinstance(answer, bytes):
+            return answer.decode("utf-8", "backslashreplace")
+        return "" if answer is None else str(answer)
 
     async def info(self, section: str) -> dict[str, str]:
-        """One section of INFO, as the server words it. Raises RedisError, OSError."""
-        lines = (await self.text("INFO", section)).splitlines()
-        return dict(line.split(":", 1) for line in lines if ":" in line)
+        """One section of INFO. Raises RedisError, OSError."""
+        (answer,) = await self.in_database(0, ("INFO", section))
+        if isinstance(answer, Exception):
+            raise answer
+        return {str(name): str(value) for name, value in answer.items()}
 
     async def remove(self) -> None:
         """Ends an experiment's own server for good."""
