@@ -1,6 +1,7 @@
-"""Worker A wakes up from a freeze while B has the lock and is charging, and C waits for the lock.
+"""Worker A wakes up from a freeze while the lock's next owner is charging, and a third worker waits for the lock.
 
-A's lease is long gone. Whatever it does now, it must not charge, and it must leave B's lock alone: C gets in otherwise.
+A's lease is long gone. Whatever it does now, it must not charge, and it must leave the lock alone: the third worker
+gets in otherwise. B and C both come while A is frozen; below, B is the one of them that got the lock.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""third-worker: A wakes up while B is in charge, and C waits for the lock. What A does to it then, C gets to feel.
+"""third-worker: A wakes up while another worker has the lock and is charging, and a third one waits for the lock.
 
 Two workers cannot show a release that frees somebody else's lock, or a renewal that takes it over: by the time A is
-let go, B is through.
+let go, B is through. Here B and C both come while A is frozen, and either may be the one that gets the lock.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 
 from harness.bench import Worker
 from harness.faults import register
@@ -19,18 +20,18 @@ from harness.profile import Profile
 ACQUIRE_REPLY = "acquire-reply"
 PLACES = (ACQUIRE_REPLY, "paid-read-reply", "charge-request")
 
-C_ASKS_WITHIN_LEASES = 0.35
+A_ENDS_WITHIN_LEASES = 0.35
 IN_CHARGE_LEASES = 0.65
-"""How long the answer to B's charge is held at most: B is slow, but within its own lease."""
+"""How long the answer to the next owner's charge is held at most: it is slow, but within its own lease."""
 _CHARGE = "post-v1-charges"
 
 
 @register
 class ThirdWorker(Freeze):
-    """A is frozen past its lease, and woken when B's charge is committed and B does not know it yet."""
+    """A is frozen past its lease, and woken when the next owner's charge is committed and not yet known to it."""
 
     name = "third-worker"
-    title = "worker A wakes up from a freeze while B has the lock and is charging, and C waits for it"
+    title = "worker A wakes up from a freeze while the next owner of the lock is charging, and a third worker waits"
 
     @classmethod
     def inapplicable(cls, profile: Profile, place: str) -> str | None:
@@ -41,48 +42,47 @@ class ThirdWorker(Freeze):
         await super().arm()
         if bench.spec.place == ACQUIRE_REPLY:
             at_acquire(bench, "reply", self.strike)
-        self._met = False
-        self._c_asks = asyncio.Event()
-        self._c_asked_in_time = False
-        bench.on_message.append(self._watch_c)
-        bench.link("B", "processor").interceptor = self._intercept_b
+        self._in_charge: str | None = None
+        await bench.open_links("C")
+        for worker in ("B", "C"):
+            bench.link(worker, "processor").interceptor = functools.partial(self._intercept, worker)
 
     async def strike(self, message: Message) -> Fate:
         self.boundary = message.boundary
-        return await super().strike(message)
+        starting_c = asyncio.ensure_future(self._start_c())
+        fate = await super().strike(message)
+        await starting_c
+        return fate
 
-    def _watch_c(self, worker: str, _: Message) -> None:
-        if worker == "C":
-            self._c_asks.set()
+    async def _start_c(self) -> None:
+        await self.bench.struck.wait()
+        await self.bench.deliver("C")
 
-    def _intercept_b(self, message: Message) -> Handler | None:
+    def _intercept(self, worker: str, message: Message) -> Handler | None:
         charged = message.label == _CHARGE and message.side == "reply" and message.info.get("status", 500) < 300
         standing = self.bench.struck.is_set() and not self.bench.lifted.is_set()
-        return self._b_in_charge if charged and standing and not self._met else None
+        if not charged or not standing or self._in_charge is not None:
+            return None
+        self._in_charge, self._third = worker, "C" if worker == "B" else "B"
+        return self._wake_a
 
-    async def _b_in_charge(self, message: Message) -> Fate:
-        """B's charge is committed, its answer is held: C comes, A wakes up and ends, C gets what A leaves behind."""
-        bench = self.bench
-        self._met = True
+    async def _wake_a(self, message: Message) -> Fate:
+        """A charge is committed, its answer is held: A wakes up and ends, and the third gets what A leaves behind."""
+        bench, owner = self.bench, self._in_charge or "?"
         loop = asyncio.get_running_loop()
         deadline = loop.time() + IN_CHARGE_LEASES * bench.lease_s
-        bench.history.add("tap", "B", "held", boundary=message.boundary)
-        c = await bench.deliver("C")
-        await first_of(self._c_asks.wait(), timeout_s=C_ASKS_WITHIN_LEASES * bench.lease_s)
-        self._c_asked_in_time = self._c_asks.is_set()
+        bench.history.add("tap", owner, "held", boundary=message.boundary)
         await super().lift()
-        await first_of(bench.a.process.wait(), timeout_s=deadline - loop.time())
-        if c is not None and c.process.returncode is not None and not self._outlived(c):
-            c = await bench.deliver("C")  # it gave up while A was still there: C is delivered at least once, too
-        if c is not None:
-            await first_of(c.process.wait(), timeout_s=deadline - loop.time())
-        bench.history.add("tap", "B", "let-go", boundary=message.boundary)
+        await first_of(bench.a.process.wait(), timeout_s=A_ENDS_WITHIN_LEASES * bench.lease_s)
+        if all(worker.process.returncode is not None for worker in self._third_workers()):
+            await bench.deliver(self._third)  # it gave up while A still slept: the job is delivered at least once
+        for worker in self._third_workers():
+            await first_of(worker.process.wait(), timeout_s=deadline - loop.time())
+        self._let_go_again = bench.history.add("tap", owner, "let-go", boundary=message.boundary)
         return Fate.DELIVER
 
-    def _outlived(self, c: Worker) -> bool:
-        """Whether C was still there when A ended."""
-        ended_ns = self.bench.a.process.ended_ns
-        return ended_ns is None or (c.process.ended_ns or 0) >= ended_ns
+    def _third_workers(self) -> list[Worker]:
+        return [worker for worker in self.bench.workers if worker.name == self._third]
 
     async def lift(self) -> None:
         if not self.bench.lifted.is_set():
@@ -90,10 +90,12 @@ class ThirdWorker(Freeze):
 
     async def witness(self) -> None:
         await super().witness()
-        if not self._met or self.bench.history.select("not-landed"):
+        bench, owner = self.bench, self._in_charge
+        if owner is None or bench.history.select("not-landed"):
             return
-        committed = self.bench.history.select("charge-committed", who="B", witness="processor")
+        committed = bench.history.select("charge-committed", who=owner, witness="processor")
+        asked = bench.history.select("request", who=self._third, witness="tap")
         if not committed or committed[0].t_ms > self._lifted.t_ms:
-            self.bench.not_landed("the processor did not have B's charge when A woke up")
-        elif not self._c_asked_in_time:
-            self.bench.not_landed(f"C asked nobody anything within {C_ASKS_WITHIN_LEASES} leases")
+            bench.not_landed(f"the processor did not have {owner}'s charge when A woke up")
+        elif not any(self._lifted.t_ms < event.t_ms < self._let_go_again.t_ms for event in asked):
+            bench.not_landed(f"{self._third} asked nobody anything while {owner} was charging and A awake")

@@ -1,0 +1,101 @@
+"""Which scenario must catch which broken subject, where, and with which verdict. README.md beside this says why.
+
+Read by tests/test_banks.py and tests/soak.py, and by anyone who wants to run one:
+
+    pytest scenarios/ --harness-subject tests.broken.unconditional_del:run -k third_worker
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+DOUBLE, NONE = "double-charge", "no-charge"
+BASELINE = "baseline"
+"""In place of a scenario: caught before any fault is tried."""
+SWEEP = "every-boundary"
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """name: the subject's file. report: as in its docstring. scenario, fault, place, verdict: what has to come out.
+
+    twin: the built-in variant that is sound at this very place; the subject differs from it by its bug. None where
+    there is none to compare with. needs: what the machine must have for the scenario (a pooler, say).
+    """
+
+    name: str
+    report: str
+    scenario: str
+    place: str
+    twin: str | None
+    verdict: str = DOUBLE
+    fault: str | None = None
+    args: tuple[str, ...] = ()
+
+    @property
+    def subject_args(self) -> tuple[str, ...]:
+        """How the subject is given to pytest."""
+        if self.name.endswith(".sh"):
+            return ("--harness-worker", f"bash tests/broken/{self.name}")
+        if self.name.endswith(".mjs"):
+            return ("--harness-worker", f"node tests/broken/{self.name}")
+        if self.name.endswith(".py"):
+            return ("--harness-worker", f"{sys.executable} tests/broken/{self.name}")
+        return ("--harness-subject", f"tests.broken.{self.name}:run")
+
+    @property
+    def keyword(self) -> str:
+        """pytest's -k for the scenario, and the place where the test is one of it."""
+        test = self.scenario.replace("-", "_")
+        if self.scenario == SWEEP:
+            return test
+        return "slow_charge and before-commit" if self.scenario == BASELINE else f"{test} and {self.place}"
+
+    @property
+    def caught_by(self) -> tuple[str, str, str]:
+        """(scenario, fault, place) as results.json has them."""
+        return self.scenario, "none" if self.scenario == BASELINE else self.fault or self.scenario, self.place
+
+
+EXTEND = "redis.eval-2a55.1"
+CHARGE = "processor.post-v1-charges.1"
+
+BANK = (
+    Broken("renewals_skipped", "redisson#5698, #5697", "slow-charge", "before-commit", "watchdog"),
+    Broken("watchdog_without_deadline", "redisson#2665", "freeze", "paid-read-reply", "watchdog"),
+    Broken("renewed_after_cancel", "redisson#7272", "rough-acquire", "reply-late", "watchdog", NONE),
+    Broken("renewer_outlives_job", "redisson#3521, #5115", SWEEP, f"{CHARGE}.request", "watchdog", NONE, "lose"),
+    Broken("blocked_event_loop.py", "bull#308, #1416; bullmq#3056", "slow-charge", "before-commit", "watchdog"),
+    Broken("retried_with_block", "redis-py#3532", "slow-charge", "after-commit", None),
+    Broken("unconditional_del", "sidekiq-unique-jobs#94, celery-once, celery-singleton",
+           "third-worker", "charge-request", "watchdog-fencing"),
+    Broken("seconds_for_milliseconds", "redis-objects#234", "third-worker", "charge-request", "watchdog-fencing"),
+    Broken("bare_pexpire", "redbeat#127", "third-worker", "paid-read-reply", "watchdog"),
+    Broken("swallowed_acquire_error", "redbeat#208", "rough-acquire", "request-lost", "watchdog"),
+    Broken("tight_lease", "redbeat#218", "busy", "charge-request", "watchdog"),
+    Broken("body_without_lock", "redis-py#621; redlock-ng, redlock-rb, django-pglock",
+           "slow-charge", "before-commit", "watchdog"),
+    Broken("setnx_then_expire.sh", "redis-py#818, laravel/horizon#1738",
+           SWEEP, "redis.pexpire.1.request", "naive-ttl", NONE, "crash"),
+    Broken("extend_from_reply", "redsync#71, #149", SWEEP, f"{EXTEND}.reply", "watchdog", DOUBLE, "hold"),
+    Broken("replica_promoted", "node-redlock#16, infrahub#9450", "redis-failover", "charge-request", "idempotency-key"),
+    Broken("evicted_lock", "RedLock.net#101, spring-integration#11044",
+           "redis-eviction", "charge-request", "idempotency-key"),
+    Broken("counter_restarts", "spotahome/redis-operator#77", "redis-restart", "charge-request", "idempotency-key"),
+    Broken("clock_jump", "valkey#2651", "redis-early-expiry", "charge-request", "watchdog-fencing"),
+    Broken("grant_after_lease", "etcd#11456", "third-worker", "acquire-reply", "watchdog"),
+    Broken("now_before_write", "ShedLock#132, #1596", "rough-acquire", "request-late", "watchdog"),
+    Broken("suspended_clock", "nextly#777", "freeze", "paid-read-reply", "watchdog"),
+    Broken("no_lock", "celery#5935, #3270", BASELINE, "none", None),
+    Broken("lock_without_ttl", "celery-singleton#40, celery-once#147", "crash", "charge-request", "naive-ttl", NONE),
+    Broken("lock_on_pooled_session", "pgbouncer#102, authentik#23876", "slow-charge", "before-commit", "pg-advisory"),
+    Broken("released_by_fork", "filelock#634, sherlock 0.4.1", "slow-charge", "before-commit", "watchdog"),
+    Broken("post_retried_on_timeout", "mollie-api-python#325", "slow-charge", "after-commit", "watchdog"),
+    Broken("slow_success_retried", "akash-network/console#3449", "slow-charge", "reply-wire", "watchdog"),
+    Broken("key_per_delivery", "woocommerce-gateway-stripe#489, #3725", "crash", "charge-reply", "idempotency-key"),
+    Broken("key_per_attempt", "square-mcp-server#31, pympp#155",
+           SWEEP, f"{CHARGE}.reply", "idempotency-key", DOUBLE, "lose"),
+    Broken("resent_after_reset.mjs", "httpclient#142, axios-retry#66",
+           SWEEP, f"{CHARGE}.reply", "idempotency-key", DOUBLE, "lose"),
+)  # fmt: skip
