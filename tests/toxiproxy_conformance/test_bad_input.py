@@ -165,6 +165,36 @@ def comparable(answer: Answer) -> tuple[int, str, str | None]:
     return answer.status, body, answer.headers.get("content-type")
 
 
+@pytest.mark.parametrize(
+    ("type_name", "attributes"),
+    [
+        ("slicer", {"average_size": 0, "size_variation": 0}),
+        ("slicer", {"average_size": 10, "size_variation": 1000, "delay": -1}),
+        ("latency", {"latency": 0, "jitter": -1}),
+        ("timeout", {"timeout": 2**63 - 1}),
+    ],
+)
+def test_attributes_that_mean_nothing_or_would_crash_the_real_server_are_tamed(
+    stand_in: Server, type_name: str, attributes: dict[str, int]
+) -> None:
+    """The slicers would recurse for ever, or slice past the end; what is left passes, or for timeout is dropped."""
+    empty(stand_in)
+    with socket.create_server(("127.0.0.1", 0)) as upstream:
+        listen = stand_in.create("web", f"127.0.0.1:{upstream.getsockname()[1]}")["listen"]
+        toxic = {"type": type_name, "stream": "upstream", "attributes": attributes}
+        assert stand_in.call("POST", "/proxies/web/toxics", toxic).status == 200
+        with socket.create_connection(("127.0.0.1", int(listen.rpartition(":")[2])), timeout=10) as near:
+            far, _ = upstream.accept()
+            with far:
+                near.sendall(b"everything")
+                near.close()
+                far.settimeout(10)
+                received = b""
+                while data := far.recv(100):
+                    received += data
+    assert received == (b"" if type_name == "timeout" else b"everything")
+
+
 @settings(deadline=None, max_examples=60)
 @given(
     type_name=st.sampled_from(TYPES[:-1]),

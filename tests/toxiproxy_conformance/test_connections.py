@@ -19,7 +19,7 @@ async def spared(link: Link) -> bool:
     near, far = await link.open()
     await near.send(b"1")
     try:
-        await far.receive(1, 1.0)
+        await far.receive(1, 2.5)
     except TimeoutError:
         return False
     for _ in range(3):
@@ -67,10 +67,10 @@ async def test_a_disabled_proxy_refuses_and_drops(bench: Bench) -> None:
 
 async def test_disabling_drops_what_a_toxic_holds(bench: Bench) -> None:
     async with bench.link() as link:
-        await link.add("latency", "upstream", latency=300, jitter=0)
+        await link.add("latency", "upstream", latency=FOREVER_MS, jitter=0)
         near, far = await link.open()
         await near.send(b"lost")
-        await asyncio.sleep(0.05)
+        await far.silent()
         await link.enable(False)
         assert await far.ending() == "FIN"
 
@@ -194,7 +194,7 @@ async def test_bytes_in_bulk_arrive_unchanged_in_both_directions_at_once(bench: 
 
 async def test_a_chain_of_every_harmless_toxic_loses_no_byte_while_it_changes(bench: Bench) -> None:
     async def changes() -> None:
-        for _ in range(4):
+        for _ in range(2):
             await link.add("latency", "upstream", latency=5, jitter=5)
             await link.add("slicer", "upstream", average_size=4000, size_variation=100, delay=100)
             await link.update("latency", latency=1)
@@ -208,7 +208,7 @@ async def test_a_chain_of_every_harmless_toxic_loses_no_byte_while_it_changes(be
     data = random.Random(2).randbytes(2_000_000)
     async with bench.link() as link:
         near, far = await link.open()
-        receiving = asyncio.create_task(far.receive(len(data), 2 * PATIENCE_S))
+        receiving = asyncio.create_task(far.receive(len(data), 6 * PATIENCE_S))
         changing = asyncio.create_task(changes())
         for start in range(0, len(data), 20_000):
             await near.send(data[start : start + 20_000])
@@ -218,18 +218,18 @@ async def test_a_chain_of_every_harmless_toxic_loses_no_byte_while_it_changes(be
 
 async def test_a_change_waits_for_a_connection_whose_client_does_not_read(bench: Bench) -> None:
     async with bench.link() as link:
-        near, far = await link.open(receive_buffer=4096)
+        near, far = await link.open(receive_buffer=32_768)
         sent = 0
         try:
             while True:
-                await asyncio.wait_for(far.send(b"x" * 65_536), 0.5)
+                await asyncio.wait_for(far.send(b"x" * 65_536), 1.0)
                 sent += 65_536
         except TimeoutError:
             pass
         adding = asyncio.create_task(link.call("POST", "/toxics", {"type": "latency"}))
         done, _ = await asyncio.wait({adding}, timeout=2 * MOMENT_S)
         assert not done, "answered before every connection had the toxic"
-        await near.receive(sent)
+        await near.receive(sent, 3 * PATIENCE_S)
         assert (await adding).status == 200
 
 
