@@ -1,8 +1,8 @@
 """Toxiproxy, driven by toxiproxy-python: proxies for the links that need a toxic, every setting read back.
 
 toxiproxy-python keeps the server's address in a class, sets no timeout, takes a 5xx for success and cannot update a
-toxic; so all calls go through one thread here, and what was set is asked for again: a fault that failed to be set must
-never look like a pass.
+toxic; so all calls go through here, and what was set is asked for again: a fault that failed to be set must never look
+like a pass. Two threads make them: what strikes or heals at this moment does not wait for proxies that are prepared.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Proxy:
 
     async def add_toxic(self, kind: str, stream: str, **attributes: int) -> None:
         """Adds a toxic and reads it back. stream: "upstream" (requests) or "downstream" (replies)."""
-        await self._owner.call(self._add_toxic, kind, stream, attributes)
+        await self._owner.call_now(self._add_toxic, kind, stream, attributes)
 
     def _add_toxic(self, kind: str, stream: str, attributes: Mapping[str, int]) -> None:
-        proxy = self._proxy()
+        proxy = self._handle()
         name = f"{kind}_{stream}"
         proxy.add_toxic(name=name, type=kind, stream=stream, toxicity=1.0, attributes=dict(attributes))
         toxic = proxy.get_toxic(name)
@@ -56,28 +56,36 @@ class Proxy:
             raise ToxicError(f"toxic {name} {dict(attributes)} was set on {self.name}, but Toxiproxy says {seen}")
 
     async def remove_toxic(self, kind: str, stream: str) -> None:
-        await self._owner.call(self._remove_toxic, f"{kind}_{stream}")
+        await self._owner.call_now(self._remove_toxic, f"{kind}_{stream}")
 
     def _remove_toxic(self, name: str) -> None:
-        proxy = self._proxy()
+        proxy = self._handle()
         proxy.destroy_toxic(name)
         if proxy.get_toxic(name) is not None:
             raise ToxicError(f"toxic {name} of {self.name} was removed, but Toxiproxy still has it")
 
     async def enable(self, enabled: bool) -> None:
-        await self._owner.call(self._enable, enabled)
+        await self._owner.call_now(self._enable, enabled)
 
-    def _enable(self, enabled: bool) -> None:
-        proxy = self._proxy()
+    def _enable(self, enabled: bool) -> str:
+        """Returns the listening address, which is known once the proxy listens."""
+        proxy = self._handle()
         proxy.enable() if enabled else proxy.disable()
-        if self._proxy().enabled is not enabled:
+        seen = self._proxy()
+        if seen.enabled is not enabled:
             raise ToxicError(f"proxy {self.name}: enabled={enabled} was set, but Toxiproxy says otherwise")
+        listen: str = seen.listen
+        return listen
 
     async def destroy(self) -> None:
         await self._owner.call(self._destroy)
 
     def _destroy(self) -> None:
         APIConsumer.delete(f"/proxies/{self.name}")
+
+    def _handle(self) -> toxiproxy.proxy.Proxy:
+        """For calls that need no more than the name."""
+        return toxiproxy.proxy.Proxy(name=self.name, upstream="", enabled=None, listen="")
 
     def _proxy(self) -> toxiproxy.proxy.Proxy:
         # Toxiproxy.get_proxy would fetch every proxy of the server
@@ -99,6 +107,7 @@ class Toxiproxy:
         self._listen_host = listen_host
         self._numbers = itertools.count(1)
         self._thread = ThreadPoolExecutor(1, "toxiproxy")
+        self._thread_for_now = ThreadPoolExecutor(1, "toxiproxy-now")
         self._ports: asyncio.Queue[int] | None = None
         if ports is not None:
             self._ports = asyncio.Queue()
@@ -106,8 +115,14 @@ class Toxiproxy:
                 self._ports.put_nowait(number)
 
     async def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Runs a call of toxiproxy-python in the thread that owns it. Raises ToxicError."""
+        """Runs a call of toxiproxy-python in its turn. Raises ToxicError."""
+        return await self._call(self._thread, function, *args)
 
+    async def call_now(self, function: Callable[..., T], *args: Any) -> T:
+        """Runs a call that others which prepare something must not hold up. Raises ToxicError."""
+        return await self._call(self._thread_for_now, function, *args)
+
+    async def _call(self, thread: ThreadPoolExecutor, function: Callable[..., T], *args: Any) -> T:
         def run() -> T:
             APIConsumer.host, APIConsumer.port = self.host, self.port
             try:
@@ -117,7 +132,7 @@ class Toxiproxy:
             except _CLIENT_ERRORS as error:
                 raise ToxicError(f"Toxiproxy at {self.host}:{self.port} refused: {error}") from error
 
-        return await asyncio.get_running_loop().run_in_executor(self._thread, run)
+        return await asyncio.get_running_loop().run_in_executor(thread, run)
 
     async def ask_version(self) -> str:
         self.version = await self.call(self._version)
@@ -134,16 +149,19 @@ class Toxiproxy:
         """
         name = f"lockproof-{next(self._numbers)}"
         port = 0 if self._ports is None else await self._ports.get()
-        created = await self.call(self._create, name, f"{self._listen_host}:{port}", f"{upstream[0]}:{upstream[1]}")
         proxy = Proxy(name, (self.host, 0), self)
-        for kind, stream, attributes in toxics:
-            await proxy.add_toxic(kind, stream, **attributes)
-        await proxy.enable(True)
-        listen = (await self.call(proxy._proxy)).listen if port == 0 else created
+
+        def make() -> str:
+            self._create(name, f"{self._listen_host}:{port}", f"{upstream[0]}:{upstream[1]}")
+            for kind, stream, attributes in toxics:
+                proxy._add_toxic(kind, stream, attributes)
+            return proxy._enable(True)
+
+        listen = await self.call(make)
         proxy.address = self.host, int(listen.rsplit(":", 1)[1])
         return proxy
 
-    def _create(self, name: str, listen: str, upstream: str) -> str:
+    def _create(self, name: str, listen: str, upstream: str) -> None:
         answer = APIConsumer.post(
             "/proxies",
             json={"name": name, "listen": listen, "upstream": upstream, "enabled": False},
@@ -151,8 +169,6 @@ class Toxiproxy:
         )
         if answer.status_code != 201:
             raise ToxicError(f"Toxiproxy answered {answer.status_code} to the creation of a proxy: {answer.text[:300]}")
-        created: str = answer.json()["listen"]
-        return created
 
     async def give_back(self, proxy: Proxy) -> None:
         """Destroys a proxy; its port may be used again."""
@@ -162,6 +178,7 @@ class Toxiproxy:
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread_for_now.shutdown(wait=False, cancel_futures=True)
 
 
 _CLIENT_ERRORS = (
