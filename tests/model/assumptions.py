@@ -19,10 +19,10 @@ class Assumptions:
     """A renewal that fails with a connection error is tried again at the next third."""
     one_postgres_session: bool = False
     """pg-advisory reads and records on the connection that holds the lock."""
-    charge_held: float = 1.2
+    charge_held: float = inf
     """How long the charge is held where a renewal is the point (infinite: until the fault is lifted)."""
     charge_outlives_worker: bool = False
-    """The charge held at the tap still reaches the processor when the worker is killed at a renewal."""
+    """The charge held at the tap still reaches the processor, with A killed at a renewal and its charge held."""
     partition_holds_charge: bool = False
     """The charge at which a partition strikes is held until it heals, too."""
     eviction_takes_counter: bool = True
@@ -50,8 +50,10 @@ ALTERNATIVES: Mapping[str, Assumptions] = {
     "a failed job keeps its lock": replace(DEFAULT, releases_on_failure=False),
     "the watchdog's thread dies of a connection error": replace(DEFAULT, watchdog_outlives_errors=False),
     "pg-advisory uses one session": replace(DEFAULT, one_postgres_session=True),
-    "the charge is held until the fault is lifted where a renewal is the point": replace(DEFAULT, charge_held=inf),
-    "the charge held for the renewals outlives the killed worker": replace(DEFAULT, charge_outlives_worker=True),
+    "the charge is held for 1.2 leases where a renewal is the point": replace(DEFAULT, charge_held=1.2),
+    "it is, and outlives the worker that is killed at a renewal": replace(
+        DEFAULT, charge_held=1.2, charge_outlives_worker=True
+    ),
     "a partition also holds the charge until it heals": replace(DEFAULT, partition_holds_charge=True),
     "eviction spares the fencing counter": replace(DEFAULT, eviction_takes_counter=False),
     "B is delivered again until LOCK_TTL has passed, lock lost or not": replace(DEFAULT, lost_lock_waits_a_lease=True),

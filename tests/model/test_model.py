@@ -184,11 +184,27 @@ def test_what_an_assumption_decides_is_known() -> None:
     assert derive("long-ttl", "freeze", "charge-reply", cut_short) == EXACTLY_ONE
 
 
+def at_renewals(variant: str, fault: str, reading: str | None = None) -> set[str]:
+    """Every verdict there is at the renewals of one variant with one fault of the sweep."""
+    found = sweep_cells(variant, ALTERNATIVES[reading] if reading else DEFAULT)
+    return {verdict for (_, kind, place), verdict in found.items() if kind == fault and ".renew." in place}
+
+
+def test_a_renewal_that_is_stuck_decides_where_the_charge_is_held_until_b_is_through() -> None:
+    assert [at_renewals("watchdog", fault) for fault in EVERY] == [
+        {DOUBLE_CHARGE}, {DOUBLE_CHARGE}, {EXACTLY_ONE}, {EXACTLY_ONE},
+    ]  # fmt: skip
+    for variant in ("watchdog-fencing", "fenced-read"):
+        assert [at_renewals(variant, fault) for fault in EVERY] == [{EXACTLY_ONE}] * 4, variant
+
+
 def test_a_killed_workers_held_charge_is_never_delivered() -> None:
-    held = ALTERNATIVES["the charge is held until the fault is lifted where a renewal is the point"]
-    found = {cell: verdict for cell, verdict in sweep_cells("watchdog", held).items() if "renew" in cell[2]}
-    assert {verdict for (_, fault, _), verdict in found.items() if fault == "crash"} == {EXACTLY_ONE}
-    assert {verdict for (_, fault, _), verdict in found.items() if fault == "freeze"} == {DOUBLE_CHARGE}
+    assert at_renewals("watchdog", "crash", "the charge is held for 1.2 leases where a renewal is the point") == {
+        EXACTLY_ONE
+    }
+    assert at_renewals("watchdog", "crash", "it is, and outlives the worker that is killed at a renewal") == {
+        DOUBLE_CHARGE
+    }
 
 
 def test_the_model_imports_nothing_of_the_harness() -> None:
