@@ -70,13 +70,16 @@ class AdvisoryAccount:
         self._account = account
         self._whose = whose
         self._holder_pid: int | None = None
+        self.ends_as = "lock-released"
+        """What the end of the next lock that ends is called; a fault that ends sessions says: lock-lost."""
 
     def on_rows(self, rows: Sequence[AdvisoryLock]) -> None:
         at_ns = now_ns()
         holders = {row.pid: row for row in rows if row.granted}
         if self._holder_pid is not None and self._holder_pid not in holders:
             self._holder_pid = None
-            self._account.gone("postgres", "lock-released", at_ns)
+            self._account.gone("postgres", self.ends_as, at_ns)
+            self.ends_as = "lock-released"
         if self._holder_pid is None and holders:
             row = next(iter(holders.values()))
             self._holder_pid = row.pid

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from harness.advisory import AdvisoryWatch
     from harness.network.toxics import Toxiproxy
+    from harness.stack.beside import Beside
     from harness.stack.postgres import Postgres
     from harness.stack.processor import ProcessorControl
     from harness.stack.redis import RedisServer
@@ -43,7 +44,7 @@ class Stack(Protocol):
     """The servers that all experiments of a run share, and servers of their own for those that break them.
 
     redis and processor are there once start() has returned; postgres is None where there is none, with the reason in
-    no_postgres.
+    no_postgres. beside has the servers that only some experiments ask for.
     """
 
     kind: str
@@ -55,6 +56,7 @@ class Stack(Protocol):
     postgres: Postgres | None
     advisory: AdvisoryWatch
     no_postgres: str | None
+    beside: Beside
 
     async def start(self) -> None: ...
 

@@ -23,6 +23,7 @@ from harness.processes import Keeper
 from harness.stack import Address, StackError, Versions
 from harness.stack import docker_engine as engine
 from harness.stack.attached import ContainerPostgres, ContainerToxiproxy
+from harness.stack.beside import Beside
 from harness.stack.containers import ContainerRedis, Site
 from harness.stack.postgres import Postgres
 from harness.stack.processor import ROLES, ProcessorControl
@@ -66,6 +67,7 @@ class ComposeStack:
         self.versions = Versions()
         self.advisory = AdvisoryWatch()
         self.no_postgres: str | None = None
+        self.beside = Beside(keeper, keeper.directory)
         self.redis: RedisServer
         self.processor: ProcessorControl
         self.toxiproxy: Toxiproxy
@@ -223,6 +225,7 @@ class ComposeStack:
         await self.advisory.stop()
         for server in (*self._own, *([self.redis] if hasattr(self, "redis") else [])):
             await server.disconnect()
+        await self.beside.stop()
         if self.postgres is not None:
             await self.postgres.stop()
             self.postgres = None

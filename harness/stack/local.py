@@ -19,6 +19,7 @@ from harness.network.toxics import ToxicError, Toxiproxy
 from harness.processes import Keeper, Process, python_env
 from harness.stack import StackError, Versions, free_port
 from harness.stack.accounts import ServerUnavailable
+from harness.stack.beside import Beside
 from harness.stack.postgres import Postgres
 from harness.stack.processor import ROLES, ProcessorControl
 from harness.stack.redis import DATABASES, LocalRedis, RedisServer
@@ -39,6 +40,7 @@ class LocalStack:
         self.postgres: Postgres | None = None
         self.advisory = AdvisoryWatch()
         self.no_postgres: str | None = None
+        self.beside = Beside(keeper, keeper.directory)
         self._processes: dict[str, Process] = {}
         self.redis: RedisServer
         self.processor: ProcessorControl
@@ -160,6 +162,7 @@ class LocalStack:
         """Closes the harness's own connections; the keeper ends the servers."""
         await self.advisory.stop()
         await self.redis.disconnect()
+        await self.beside.stop()
         if self.postgres is not None:
             await self.postgres.stop()
         self.processor.close()
