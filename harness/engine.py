@@ -21,7 +21,7 @@ from harness import sweep as sweeps
 from harness.baseline import Observer, complaint
 from harness.bench import Bench
 from harness.crew import Crew, SubjectError, crews_for
-from harness.experiment import Experiment, Outcome, failed
+from harness.experiment import Experiment, Outcome, failed, not_applicable
 from harness.faults import FAULTS
 from harness.locks import KeyspaceWatch
 from harness.monitor import Gate, Monitor
@@ -32,7 +32,7 @@ from harness.spec import DOUBLE_CHARGE, EXACTLY_ONE, INCONCLUSIVE, Spec
 from harness.stack import Stack, StackError
 from harness.stack.compose import ComposeStack
 from harness.stack.local import LocalStack
-from harness.stack.redis import DATABASES
+from harness.stack.room import Needs
 from harness.subject import Subject
 from harness.sweep import BoundaryHoles
 
@@ -84,7 +84,7 @@ class Engine:
         self._numbers = itertools.count(1)
         self._name = secrets.token_hex(3)
         """Of this run: a processor that outlives it keeps its ledger, so no customer may come again."""
-        self._free: deque[int] = deque(range(1, DATABASES))
+        self._free: deque[int] = deque()
         self._ready: dict[str, asyncio.Future[str | None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._again: deque[Entry] = deque()
@@ -101,6 +101,7 @@ class Engine:
             subjects = list({s.name: s for s in [*self.config.subjects, *self.config.controls]}.values())
             starting = asyncio.gather(self.stack.start(), crews_for(subjects, self.keeper, self.config.cwd))
             _, self.crews = await starting
+            self._free.extend(self.stack.databases)
             self._watch = KeyspaceWatch(self.stack.redis)
             await self._watch.start()
             await self._compare_clocks()
@@ -155,20 +156,40 @@ class Engine:
         if wrong is not None:
             self._finish(entry, failed(spec, f"{spec.subject} is not fit to be tried: {wrong}"))
             return
+        if (why := self._inapplicable(spec)) is not None:
+            self._finish(entry, not_applicable(spec, why))
+            return
         await self._attempt(entry)
 
+    def _inapplicable(self, spec: Spec) -> str | None:
+        """Why a fault does not concern a subject, or cannot be had on this stack."""
+        fault = FAULTS[spec.fault]
+        if (why := fault.inapplicable(self.profiles[spec.subject], spec.place)) is not None:
+            return why
+        return None if fault.own_redis is None else self.stack.no_own_redis
+
     async def _attempt(self, entry: Entry) -> None:
-        await self.gate.enter()
-        try:
+        async with self._turn(entry.spec):
             outcome = await self._run(entry.spec, self.profiles[entry.spec.subject])
-        finally:
-            self.gate.leave()
         if self._worth_repeating(outcome) and len(entry.attempts) + 1 < MOST_ATTEMPTS:
             entry.attempts.append(outcome)
             self._again.append(entry)
         else:
             self._finish(entry, outcome)
         self._maybe_retry()
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, spec: Spec) -> AsyncIterator[None]:
+        """Waits until the stack has what an experiment needs, and the machine has room for it."""
+        fault = FAULTS[spec.fault]
+        own = 0 if fault.own_redis is None else 1 + fault.replicas
+        needs = Needs(fault.proxies(spec.place), servers=own, databases=0 if own else 1)
+        async with self.stack.room.taken(needs):
+            await self.gate.enter()
+            try:
+                yield
+            finally:
+                self.gate.leave()
 
     def _worth_repeating(self, outcome: Outcome) -> bool:
         """What showed nothing is run again. So is a built-in variant that a stalled machine charged twice.
@@ -189,13 +210,13 @@ class Engine:
 
     def _maybe_retry(self) -> None:
         """When nothing else is under way, what was inconclusive runs again, alone."""
-        if self._again and not self._retrying and self.gate.in_flight == 0 and self.gate.waiting == 0:
+        if self._again and not self._retrying and self.stack.room.idle:
             self._retrying = True
             self._spawn(self._retry())
 
     async def _retry(self) -> None:
         try:
-            while self._again and self.gate.waiting == 0:
+            while self._again and self.stack.room.idle:
                 await self._attempt(self._again.popleft())
         finally:
             self._retrying = False
@@ -216,7 +237,7 @@ class Engine:
         """A bench: a database of the shared Redis, or a server of its own where the fault breaks servers."""
         number = next(self._numbers)
         fault = FAULTS[spec.fault]
-        if fault.own_redis is not None and fault.inapplicable(profile, spec.place) is None:
+        if fault.own_redis is not None:
             redis = await self.stack.own_redis(*fault.own_redis)
             watch = KeyspaceWatch(redis)
             await watch.start()
@@ -238,7 +259,6 @@ class Engine:
         try:
             yield bench
         finally:
-            await self.stack.processor.forget(bench.customer)
             if redis.own:
                 await watch.stop()
                 await redis.remove()
@@ -281,12 +301,9 @@ class Engine:
         held: list[list[str]] = []
 
         async def once(runs: list[list[str]], hold: bool) -> None:
-            await self.gate.enter()
-            try:
-                async with self._bench(self._baseline_spec(subject), profile) as bench:
-                    runs.append(await sweeps.rehearse(bench, held=hold))
-            finally:
-                self.gate.leave()
+            spec = self._baseline_spec(subject)
+            async with self._turn(spec), self._bench(spec, profile) as bench:
+                runs.append(await sweeps.rehearse(bench, held=hold))
 
         await asyncio.gather(once(clean, False), once(held, True), once(held, True))
         for runs, hold in ((clean, False), (held, True)):
@@ -304,11 +321,8 @@ class Engine:
         entry = self.entries.setdefault(spec.id, Entry(spec, asyncio.get_running_loop().create_future()))
         while True:
             observers: list[Observer] = []
-            await self.gate.enter()
-            try:
+            async with self._turn(spec):
                 outcome = await self._run(spec, Profile(subject), observers)
-            finally:
-                self.gate.leave()
             if outcome.verdict.kind != INCONCLUSIVE or len(entry.attempts) + 1 >= MOST_ATTEMPTS:
                 break
             entry.attempts.append(outcome)

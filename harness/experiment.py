@@ -51,6 +51,7 @@ class Experiment:
         self._setup = setup
         self._observer = observer
         self._started_s = time.monotonic()
+        self._account: Account | None = None
 
     async def run(self) -> Outcome:
         """Runs to the end, whatever happens: what goes wrong in the harness is an inconclusive verdict."""
@@ -81,6 +82,7 @@ class Experiment:
         await fault.arm()
         await JobQueue(bench, self._charges).run(fault.lift)
         await fault.afterwards()
+        await self._drain()
         account = await self._settled()
         self._note_processor(account)
         if bench.lock is not None:
@@ -99,12 +101,26 @@ class Experiment:
         bench.history.add("queue", "queue", "judged")
 
     async def _charges(self) -> int:
-        account = await self.bench.stack.processor.account(self.bench.customer)
+        self._account = account = await self.bench.stack.processor.account(self.bench.customer)
         return [charge["invoice"] for charge in account.charges].count(self.bench.invoice) + account.in_flight
+
+    async def _drain(self) -> None:
+        """Shuts the taps: what a worker left running cannot charge any more behind the judge's back."""
+        links = self.bench.links.values()
+        deadline = time.monotonic() + self.bench.lease_s
+        while any(link.connections for link in links):
+            self._account = None  # something is still under way: what the processor said last may be no longer true
+            if time.monotonic() > deadline:
+                break
+            await asyncio.sleep(0.002)
+        for link in links:
+            link.close()
 
     async def _settled(self) -> Account:
         """The processor's account once nothing of this customer is in flight any more."""
         bench = self.bench
+        if self._account is not None and self._account.in_flight == 0:
+            return self._account
         deadline = time.monotonic() + A_ENDS_WITHIN_LEASES * bench.lease_s
         pause_s = 0.002
         while True:

@@ -108,6 +108,7 @@ class History:
 
     def __init__(self, events: Iterable[Event] = (), started_ns: int | None = None) -> None:
         self._events = list(events)
+        self._ordered: list[Event] | None = None
         self.started_ns = now_ns() if started_ns is None else started_ns
 
     def restart_clock(self) -> None:
@@ -121,10 +122,13 @@ class History:
         """Records an event, now or at at_ns on the one clock."""
         event = Event(self.t_ms(at_ns), witness, who, what, detail)
         self._events.append(event)
+        self._ordered = None
         return event
 
     def __iter__(self) -> Iterator[Event]:
-        return iter(sorted(self._events, key=lambda event: event.t_ms))
+        if self._ordered is None:
+            self._ordered = sorted(self._events, key=lambda event: event.t_ms)
+        return iter(self._ordered)
 
     def __len__(self) -> int:
         return len(self._events)
