@@ -88,6 +88,10 @@ class ProcessorControl:
         answer = await self._call("GET", "/control/account", customer=customer)
         return Account(answer["boot"], answer["in_flight"], answer["mark"], answer["charges"], answer["log"])
 
+    async def forget(self, customer: str) -> None:
+        """Lets the processor forget the customer's rules and log; the ledger stays."""
+        await self._call("DELETE", "/control/customers", customer=customer)
+
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._pool.clear()
