@@ -67,7 +67,12 @@ def _why_twice(read: Facts, first: Charge, second: Charge) -> str:
         return "" if read.leases else "; nobody was seen to hold a lock"
     if not lease.over_at(at_second):
         return f"; {first.who} still held the lock" if second.who != first.who else ", under the same lock"
-    return f"; {_gone(lease)} {duration((lease.end_ms or 0.0) - at_first)} after its charge"
+    end, killed = lease.end_ms or 0.0, read.killed.get(first.who)
+    if killed is not None and at_first <= killed <= end:
+        gone = _gone(lease).replace(f"{first.who}'s", "its", 1)
+        since, later = duration(killed - at_first), duration(end - killed)
+        return f"; {first.who} was killed {since} after its charge, and {later} later {gone}"
+    return f"; {_gone(lease)} {duration(end - at_first)} after its charge"
 
 
 def _one(read: Facts) -> str:

@@ -196,30 +196,38 @@ def tell(sweep: Sweep) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """After a crash: how long the customer stayed locked for the next worker, beside the lease. One row a subject."""
+    """After a crash: how long the customer stayed locked for the next worker, beside the lease. One row a subject.
+
+    shortest_s, longest_s: over all places it was killed at; index: the experiment that took longest.
+    """
 
     subject: str
-    place: str
+    points: int
+    shortest_s: float
+    longest_s: float
     index: int
-    recovery_s: float
     lease_s: float | None
+
+    @property
+    def range(self) -> tuple[float, ...]:
+        """What to say: one number where it was measured once."""
+        return (self.longest_s,) if self.points == 1 else (self.shortest_s, self.longest_s)
 
 
 def recoveries(run: Run) -> list[Recovery]:
-    """Every experiment that measured it, once for each subject, fault and place (the longest of its runs)."""
+    """Every subject of which it was measured, the sweep's crashes left out, in the order of the run."""
     lease = {s["name"]: s["lease_ms"] for s in run["subjects"]}
-    longest: dict[tuple[str, str, str], Recovery] = {}
+    measured: dict[str, list[tuple[float, int]]] = {}
     for index, e in enumerate(run["experiments"]):
-        if e["recovery_s"] is None or e["scenario"] == SWEEP:
-            continue
-        lease_ms = lease.get(e["subject"])
-        row = Recovery(
-            e["subject"], e["place"], index, float(e["recovery_s"]), None if lease_ms is None else lease_ms / 1000
-        )
-        key = (e["subject"], e["fault"], e["place"])
-        if key not in longest or longest[key].recovery_s < row.recovery_s:
-            longest[key] = row
-    return sorted(longest.values(), key=lambda row: list(lease).index(row.subject) if row.subject in lease else 0)
+        if e["recovery_s"] is not None and e["scenario"] != SWEEP:
+            measured.setdefault(e["subject"], []).append((float(e["recovery_s"]), index))
+    rows = []
+    for subject in sorted(measured, key=lambda name: list(lease).index(name) if name in lease else len(lease)):
+        lease_ms, found = lease.get(subject), measured[subject]
+        longest_s, index = max(found)
+        lease_s = None if lease_ms is None else lease_ms / 1000
+        rows.append(Recovery(subject, len(found), min(found)[0], longest_s, index, lease_s))
+    return rows
 
 
 @dataclass(frozen=True, slots=True)

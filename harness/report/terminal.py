@@ -15,6 +15,7 @@ from harness.report.words import duration, one_line, plural
 _ESCAPES = {"one": "32", "known": "33", "bad": "1;31", "closed": "1;31", "open": "1;35", "na": "2", "head": "1"}
 _NAME_WIDTH = 34
 _FIRST_WIDTH = 44
+_LEAST_WIDTH = 13
 
 Paint = Callable[[str, str], str]
 Rows = list[list[tuple[str, str]]]
@@ -80,12 +81,13 @@ def _crashes(run: Run, paint: Paint, width: int) -> list[str]:
     rows: Rows = []
     for row in recoveries(run):
         lease = "none" if row.lease_s is None else duration(row.lease_s * 1000)
-        cells = (one_line(row.subject, 200), one_line(row.place, 200), duration(row.recovery_s * 1000), lease)
+        locked = " to ".join(duration(seconds * 1000) for seconds in row.range)
+        cells = (one_line(row.subject, 200), locked, lease, plural(row.points, "crash", "crashes"))
         rows.append([(text, "") for text in cells])
     if not rows:
         return []
     title = _title("after a crash: how long the customer stayed locked for the next worker", paint, width)
-    return [*title, *_grid(["", "killed at", "locked for", "lease"], rows, paint, width)]
+    return [*title, *_grid(["", "locked for", "lease", "measured"], rows, paint, width)]
 
 
 def _bounds(run: Run, paint: Paint, width: int) -> list[str]:
@@ -156,6 +158,7 @@ def _grid(heads: Sequence[str], rows: Rows, paint: Paint, width: int) -> list[st
     wide = [min(max(map(len, column)), _NAME_WIDTH) for column in columns]
     first = min(max(map(len, columns[0])), _FIRST_WIDTH, width // 2)
     narrow = [min(max(map(_longest_piece, column)), _NAME_WIDTH) for column in columns]
+    narrow = [max(least, min(full, _LEAST_WIDTH)) for least, full in zip(narrow, wide, strict=True)]
     whole = 2 + first + sum(2 + each for each in wide[1:]) <= width
     widths = [first, *(wide if whole else narrow)[1:]]
     out: list[str] = []

@@ -55,6 +55,11 @@ class _Teller:
     sent: dict[tuple[str, str], float] = field(default_factory=dict)
     has_held: set[str] = field(default_factory=set)
     deliveries: dict[str, int] = field(default_factory=dict)
+    killed: set[str] = field(default_factory=set)
+
+    def knows(self, event: Event) -> bool:
+        """Whether it is the end of a worker that was just told to be killed."""
+        return event["what"] == "ended" and event["who"] in self.killed
 
     def flush(self, who: str) -> None:
         fold = self.folds.pop(who, None)
@@ -103,6 +108,9 @@ class _Teller:
         if what == "delivered":
             self.deliveries[who] = self.deliveries.get(who, 0) + 1
             self.has_held.discard(who)
+            self.killed.discard(who)
+        elif what == "killed":
+            self.killed.add(who)
         elif what == "lock-granted":
             self.has_held.add(who)
         lane, text = words_for(event, self.deliveries.get(who, 0))
@@ -117,9 +125,7 @@ def lines(experiment: Experiment) -> list[Line]:
     for index, event in enumerate(events):
         if event["what"] in ("request", "reply"):
             teller.message(event, event["what"] == "request" and _told_otherwise(events, index))
-        elif event["what"] == "charge-answered" and _just_decided(events, index):
-            continue
-        elif not (event["what"] == "charge" and event["witness"] == "ledger"):
+        elif not (_is_ledger(event) or _no_news(events, index) or teller.knows(event)):
             teller.other(event)
     for who in list(teller.folds):
         teller.flush(who)
@@ -150,8 +156,14 @@ def _with_tokens(events: list[Event]) -> list[Event]:
     ]
 
 
-def _just_decided(events: list[Event], index: int) -> bool:
-    """Whether this answer followed at once on the charge it is about, so that it is no news."""
+def _is_ledger(event: Event) -> bool:
+    return event["what"] == "charge" and event["witness"] == "ledger"
+
+
+def _no_news(events: list[Event], index: int) -> bool:
+    """Whether this is an answer that followed at once on the charge it is about."""
+    if events[index]["what"] != "charge-answered":
+        return False
     for event in reversed(events[:index]):
         if float(events[index]["t_ms"]) - float(event["t_ms"]) > NEAR_MS:
             return False
@@ -193,7 +205,7 @@ def _folded(told: list[Line]) -> list[Line]:
 
 
 def _ledger(events: list[Event]) -> Iterable[Line]:
-    entries = [event for event in events if event["what"] == "charge" and event["witness"] == "ledger"]
+    entries = [event for event in events if _is_ledger(event)]
     if entries:
         names = [one_line(event.get("charge", event.get("id", "?")), 40) for event in entries]
         count = "one charge" if len(entries) == 1 else f"{len(entries)} charges"

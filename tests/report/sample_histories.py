@@ -211,6 +211,25 @@ def crashed(*, free_at_ms: float = 1003, link: str = "redis") -> Events:
     return tape.close(answered + 12, [("B", None)])
 
 
+def crashed_after_charge() -> Events:
+    """A killed when its charge was made and the reply on its way: B, finding no record of it, charges again."""
+    tape = Tape()
+    tape.add(0, "queue", "A", "delivered", **INVOICE)
+    tape.take(2, "A")
+    tape.charge(5, "A", None, 1, 3)
+    tape.events = [event for event in tape.events if event.get("status") != 201]
+    tape.add(9, "kernel", "A", "killed")
+    tape.add(9.2, "tap", "A", "dropped", boundary="processor.post-v1-charges.1.reply")
+    tape.add(9.4, "queue", "A", "ended", exit=-9)
+    tape.add(10, "queue", "B", "delivered", **INVOICE)
+    tape.poll(12, 1003, "B")
+    tape.add(1003, "redis", "A", "lock-expired")
+    tape.take(1045, "B")
+    answered = tape.charge(1050, "B", None, 2, 3)
+    tape.finish(answered, "B", owner=True)
+    return tape.close(answered + 12, [("A", None), ("B", None)])
+
+
 def never_charged() -> Events:
     """reserve-confirm-naive: killed between the intent and the charge; nobody takes it up again."""
     tape = Tape()
@@ -286,6 +305,7 @@ def every() -> Iterator[tuple[str, Events]]:
     yield "frozen_naive", frozen(tokens=False)
     yield "frozen_fenced", frozen(tokens=True)
     yield "crashed", crashed()
+    yield "crashed_after_charge", crashed_after_charge()
     yield "never_charged", never_charged()
     yield "lock_lost", lock_lost()
     yield "retried", retried()

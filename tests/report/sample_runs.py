@@ -106,9 +106,8 @@ def passing() -> Run:
     for name in ("naive-ttl", "fencing"):
         for place in ("charge-request", "charge-reply", "record-request"):
             experiments.append(_freeze(name, place))
-    experiments.append(
-        experiment("naive-ttl", "crash", "charge-request", events=h.crashed(), recovery_s=1.037, scenario="crash")
-    )
+    experiments.append(experiment("naive-ttl", "crash", "charge-request", events=h.crashed(), recovery_s=1.037))
+    experiments.append(experiment("naive-ttl", "crash", "record-reply", events=h.crashed(), recovery_s=0.94))
     slow = h.crashed(free_at_ms=4003)
     experiments.append(experiment("long-ttl", "crash", "charge-request", events=slow, recovery_s=4.038))
     experiments.append(experiment("watchdog", "crash", "charge-request", events=h.crashed(), recovery_s=1.041))

@@ -40,6 +40,11 @@ PAID = "for invoice inv_2041 (19.99 EUR)"
             "A's lock had been lost 1.10 s before its charge was committed.",
         ),
         (
+            h.crashed_after_charge(),
+            f"The customer was charged twice {PAID}: by A at 8 ms and B at 1.05 s, 1.04 s apart; "
+            "A was killed 1 ms after its charge, and 994 ms later its lease had expired.",
+        ),
+        (
             h.retried(),
             f"The customer was charged twice {PAID}: by A alone, at 8 ms and at 63 ms, 55 ms apart, "
             "under the same lock.",

@@ -59,8 +59,9 @@ def test_the_sweep_shows_broken_rows_only_unless_all_are_asked_for() -> None:
 
 def test_the_crash_table_has_the_recovery_beside_the_lease() -> None:
     text = _text(sample_runs.passing())
-    assert re.search(r"long-ttl +charge-request +4\.04 s +4\.00 s", text)
-    assert re.search(r"pg-advisory +charge-request +43 ms +none", text)
+    assert re.search(r"naive-ttl +940 ms to 1\.04 s +1\.00 s +2 crashes", text)
+    assert re.search(r"long-ttl +4\.04 s +4\.00 s +1 crash\n", text)
+    assert re.search(r"pg-advisory +43 ms +none", text)
 
 
 def test_margins_show_the_worst_gap_beside_the_lease() -> None:
@@ -104,8 +105,8 @@ def test_a_bound_on_nothing_is_refused(k: int, n: int, confidence: float) -> Non
 def test_a_green_run_says_what_it_has_shown_and_that_it_shows_no_more() -> None:
     verdict = report.outcome(sample_runs.passing())
     assert verdict.green
-    assert verdict.lead == "Green: all 53 experiments came out as declared."
-    assert "37 times the fault landed, a second worker contended" in verdict.rest
+    assert verdict.lead == "Green: all 54 experiments came out as declared."
+    assert "38 times the fault landed, a second worker contended" in verdict.rest
     assert "15 declared double charges reproduced; 1 not applicable" in verdict.rest
     assert verdict.rest.endswith("It speaks of these faults, of no others.")
 

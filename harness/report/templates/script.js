@@ -141,7 +141,7 @@
     return node;
   }
 
-  const stamp = (ms) => Math.abs(ms) < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(2)} s`;
+  const stamp = (ms) => Math.abs(ms) < 999.5 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(2)} s`;
 
   function timeline(body, e) {
     const d = e.draw;
