@@ -21,6 +21,8 @@ class Fault:
     title: ClassVar[str]
     own_redis: ClassVar[tuple[str, ...] | None] = None
     """Options of a Redis server of the experiment's own, for a fault that breaks servers; None to share the run's."""
+    replicas: ClassVar[int] = 0
+    """How many more Redis servers of its own it starts."""
     recovers_from: ClassVar[str | None] = None
     """What happens to A that leaves its customer locked: an event of A's, from which recovery_s is measured."""
 
@@ -31,6 +33,11 @@ class Fault:
     def inapplicable(cls, profile: Profile, place: str) -> str | None:
         """Why this fault at this place does not concern a subject; None where it does."""
         return None
+
+    @classmethod
+    def proxies(cls, place: str) -> int:
+        """How many proxies of Toxiproxy an experiment makes at a place, at most: a stack may have only so many."""
+        return 0
 
     async def arm(self) -> None:
         """Prepares the fault: before A starts."""

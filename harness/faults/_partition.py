@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import ClassVar
 
+from harness.bench import Bench
 from harness.faults import boundary_of
 from harness.faults._at_boundary import AtBoundary
 from harness.faults._redis_loss import sends_later
@@ -87,6 +88,10 @@ class Partition(AtBoundary):
     """What is said of the connection that Redis had before: the evidence's first half."""
 
     @classmethod
+    def proxies(cls, place: str) -> int:
+        return 1
+
+    @classmethod
     def inapplicable(cls, profile: Profile, place: str) -> str | None:
         if "redis" not in profile.links:
             return "it uses no Redis"
@@ -95,14 +100,17 @@ class Partition(AtBoundary):
             return "it sends nothing to Redis after that"
         return super().inapplicable(profile, place)
 
-    async def arm(self) -> None:
-        await super().arm()
-        bench = self.bench
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
         self.proxy: Proxy | None = None
         self.probe: Probe | None = None
         self._cut_ns = self._lifted_ns = 0
         self._connects = (0, 0)
         self._what_is_wrong: str | None = None
+
+    async def arm(self) -> None:
+        await super().arm()
+        bench = self.bench
         self.proxy = await bench.stack.toxiproxy.proxy(bench.redis.address)
         self.probe = Probe(self.proxy.address)
         await self.probe.open()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.bench import Bench
 from harness.faults import register
 from harness.faults._redis_loss import Keys, RedisLoss, look, until
 from harness.network.toxics import Proxy
@@ -20,14 +21,22 @@ class RedisFailover(RedisLoss):
     name = "redis-failover"
     title = "Redis fails over to a replica that the lock has not reached yet"
     own_redis = ("--repl-diskless-sync-delay", "0")
+    replicas = 1
 
-    async def arm(self) -> None:
-        await super().arm()
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
         self._proxy: Proxy | None = None
         self._replica: RedisServer | None = None
         self._behind: Keys | None = None
         self._roles = ("", "")
         self._left_behind: list[str] = []
+
+    @classmethod
+    def proxies(cls, place: str) -> int:
+        return 1
+
+    async def arm(self) -> None:
+        await super().arm()
         stack = self.bench.stack
         self._proxy = await stack.toxiproxy.proxy(self.bench.redis.address)
         host, port = self._proxy.address
@@ -81,6 +90,6 @@ class RedisFailover(RedisLoss):
 
     async def clean_up(self) -> None:
         if self._replica is not None:
-            await self._replica.kill()
+            await self._replica.remove()
         if self._proxy is not None:
             await self.bench.stack.toxiproxy.give_back(self._proxy)

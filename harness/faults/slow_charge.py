@@ -30,6 +30,10 @@ class SlowCharge(Fault):
     name = "slow-charge"
     title = "the call to the payment processor outlives the lock's lease"
 
+    @classmethod
+    def proxies(cls, place: str) -> int:
+        return {REQUEST_WIRE: 2, REQUEST_WIRE_OF_A: 1, REPLY_WIRE: 2}.get(place, 0)
+
     async def arm(self) -> None:
         bench, place = self.bench, self.bench.spec.place
         leases = bench.spec.params.get("delay_leases", DELAY_LEASES)

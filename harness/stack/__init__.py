@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,12 +15,17 @@ if TYPE_CHECKING:
     from harness.stack.postgres import Postgres
     from harness.stack.processor import ProcessorControl
     from harness.stack.redis import RedisServer
+    from harness.stack.room import Room
 
 Address = tuple[str, int]
 
 
 class StackError(Exception):
     """A server of the stack could not be started, or is gone. Says which, why and what to do."""
+
+
+PORT_ATTEMPTS = 5
+"""Between our looking for a free port and a server's binding it somebody else may take it: then another is tried."""
 
 
 def free_port() -> int:
@@ -44,7 +50,8 @@ class Stack(Protocol):
     """The servers that all experiments of a run share, and servers of their own for those that break them.
 
     redis and processor are there once start() has returned; postgres is None where there is none, with the reason in
-    no_postgres. beside has the servers that only some experiments ask for.
+    no_postgres. beside has the servers that only some experiments ask for. no_own_redis: why own_redis() cannot be;
+    databases: those of redis that experiments may have; room: how many of what there is.
     """
 
     kind: str
@@ -56,6 +63,9 @@ class Stack(Protocol):
     postgres: Postgres | None
     advisory: AdvisoryWatch
     no_postgres: str | None
+    no_own_redis: str | None
+    room: Room
+    databases: Sequence[int]
     beside: Beside
 
     async def start(self) -> None: ...

@@ -7,7 +7,7 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -24,7 +24,8 @@ from harness.stack import Address, StackError, Versions
 from harness.stack import docker_engine as engine
 from harness.stack.attached import ContainerPostgres, ContainerToxiproxy
 from harness.stack.beside import Beside
-from harness.stack.containers import ContainerRedis, Site
+from harness.stack.cells import Cells, Site
+from harness.stack.containers import ContainerRedis
 from harness.stack.postgres import Postgres
 from harness.stack.processor import ROLES, ProcessorControl
 from harness.stack.project import (
@@ -40,11 +41,14 @@ from harness.stack.project import (
     up_environment,
 )
 from harness.stack.reaper import Reaper
-from harness.stack.redis import RedisServer
+from harness.stack.redis import DATABASES, RedisServer
+from harness.stack.room import Needs, Room
 
 _UP_TIMEOUT_S = 900.0
 """Pulling the images, on the first use, included."""
 _READY_TIMEOUT_S = 60.0
+MOST_OWN_SERVERS = 24
+"""How many Redis containers are up at most for the experiments that break their server."""
 
 
 class ComposeStack:
@@ -56,10 +60,8 @@ class ComposeStack:
         self._keeper = keeper
         self._held = ExitStack()
         self._inside: dict[Address, Address] = {}
-        self._own: list[ContainerRedis] = []
-        self._own_count = 0
         self._containers: dict[str, Container] = {}
-        self._site: Site
+        self._cells: Cells
         self._reaper: Reaper | None = None
         self._deaths: Deaths | None = None
         self.project = ""
@@ -68,6 +70,9 @@ class ComposeStack:
         self.advisory = AdvisoryWatch()
         self.no_postgres: str | None = None
         self.beside = Beside(keeper, keeper.directory)
+        self.room = Room()
+        self.databases: Sequence[int] = range(1, DATABASES)
+        self.no_own_redis: str | None = None
         self.redis: RedisServer
         self.processor: ProcessorControl
         self.toxiproxy: Toxiproxy
@@ -103,7 +108,8 @@ class ComposeStack:
         elif not self._held.enter_context(engine.locked(in_use_lock(found["redis"]), remove=True)):
             raise StackError(f"another run uses the Compose project {self.project}: wait for it, or take it down first")
         self._containers = found
-        self._site = Site(client, found["redis"].attrs["Config"]["Image"], f"{self.project}_{NETWORK}", owner)
+        site = Site(client, found["redis"].attrs["Config"]["Image"], f"{self.project}_{NETWORK}", owner)
+        self._cells = Cells(site, self.directory, self.project)
 
     async def _bring_up(self, owner: str) -> None:
         log = self.directory / "compose-up.log"
@@ -145,6 +151,8 @@ class ComposeStack:
         host, port = self._at("toxiproxy", PORTS["toxiproxy"])
         listeners = engine.published_ports(self._containers["toxiproxy"])
         del listeners[PORTS["toxiproxy"]]
+        self._inside.update({outside: ("toxiproxy", number) for number, outside in listeners.items()})
+        self.room = Room(Needs(len(listeners), MOST_OWN_SERVERS, len(self.databases)))
         self.toxiproxy = toxiproxy = ContainerToxiproxy(host, port, listeners, self._inside)
         await self._until(toxiproxy.ask_version, (ToxicError, requests.RequestException), "toxiproxy")
         await toxiproxy.clear()
@@ -174,12 +182,14 @@ class ComposeStack:
         return address
 
     async def own_redis(self, *options: str) -> ContainerRedis:
-        self._own_count += 1
-        name = f"{self.project}-own-redis-{os.getpid()}-{self._own_count}"
-        server = ContainerRedis(self._site, name, self.directory / name, options, self._inside)
-        self._own.append(server)
-        await server.start()
-        self._inside[server.address] = server.inside
+        cell = await self._cells.take()
+        self._inside[cell.address] = cell.inside
+        server = ContainerRedis(self._cells, cell, options, self._inside)
+        try:
+            await server.start()
+        except BaseException:
+            await server.remove()
+            raise
         return server
 
     async def _until(
@@ -223,8 +233,10 @@ class ComposeStack:
         if self._deaths is not None:
             await asyncio.to_thread(self._deaths.stop)
         await self.advisory.stop()
-        for server in (*self._own, *([self.redis] if hasattr(self, "redis") else [])):
-            await server.disconnect()
+        if hasattr(self, "_cells"):
+            self._cells.close()
+        if hasattr(self, "redis"):
+            await self.redis.disconnect()
         await self.beside.stop()
         if self.postgres is not None:
             await self.postgres.stop()

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import requests
 from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_delay, wait_fixed
@@ -23,6 +23,7 @@ from harness.stack.beside import Beside
 from harness.stack.postgres import Postgres
 from harness.stack.processor import ROLES, ProcessorControl
 from harness.stack.redis import DATABASES, LocalRedis, RedisServer
+from harness.stack.room import Room
 
 _START_TIMEOUT_S = 30.0
 
@@ -41,6 +42,9 @@ class LocalStack:
         self.advisory = AdvisoryWatch()
         self.no_postgres: str | None = None
         self.beside = Beside(keeper, keeper.directory)
+        self.no_own_redis: str | None = None
+        self.room = Room()
+        self.databases: Sequence[int] = range(1, DATABASES)
         self._processes: dict[str, Process] = {}
         self.redis: RedisServer
         self.processor: ProcessorControl

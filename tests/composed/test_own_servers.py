@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
+from docker.errors import NotFound
 from redis.exceptions import RedisError
 from tenacity import AsyncRetrying, retry_if_result, stop_after_delay, wait_fixed
 
+from harness.history import now_ns
+from harness.stack import StackError
 from harness.stack.compose import ComposeStack
 from harness.stack.containers import ContainerRedis
 
@@ -72,6 +75,70 @@ def test_a_restarted_server_keeps_what_it_wrote_unless_the_file_is_cut_back(
             assert await server.client.get("fence") == b"1"
 
     runner.run(keep_and_cut())
+
+
+def test_a_server_is_started_again_well_within_a_lease(stack: ComposeStack, runner: asyncio.Runner) -> None:
+    async def restart_ms() -> float:
+        async with own(stack) as server:
+            took = []
+            for _ in range(5):
+                before = now_ns()
+                await server.restart()
+                took.append((now_ns() - before) / 1e6)
+            return min(took)
+
+    assert runner.run(restart_ms()) < 200
+
+
+def test_the_next_server_in_a_container_has_nothing_of_the_one_before(
+    stack: ComposeStack, runner: asyncio.Runner
+) -> None:
+    async def twice() -> tuple[bool, bytes | None, list[str], str]:
+        async with own(stack, *AOF, "--maxmemory", "1gb") as server:
+            await server.client.set("lock", "A")
+            first = server._cell
+        async with own(stack) as server:
+            left = sorted(path.name for path in server.directory.iterdir())
+            maxmemory = (await server.client.config_get("maxmemory"))["maxmemory"]
+            return server._cell is first, await server.client.get("lock"), left, maxmemory
+
+    assert runner.run(twice()) == (True, None, [], "0")
+
+
+def test_a_container_that_was_paused_or_cut_off_is_not_used_again(stack: ComposeStack, runner: asyncio.Runner) -> None:
+    async def spoil() -> str:
+        async with own(stack) as server:
+            await server.pause()
+            await server.unpause()
+            spoiled = server._cell
+        async with own(stack) as server:
+            assert server._cell is not spoiled
+        return spoiled.name
+
+    name = runner.run(spoil())
+    with pytest.raises(NotFound):
+        stack._cells._site.client.containers.get(name)
+
+
+def test_a_server_that_ended_by_itself_is_told_with_its_log(stack: ComposeStack, runner: asyncio.Runner) -> None:
+    async def end() -> None:
+        async with own(stack) as server:
+            with suppress(RedisError):
+                await server.client.shutdown(nosave=True)
+            with pytest.raises(StackError, match="ended by itself"):
+                await server.restart()
+
+    runner.run(end())
+
+
+def test_options_are_the_server_s_whatever_is_in_them(stack: ComposeStack, runner: asyncio.Runner) -> None:
+    odd = 'a "quoted" word\\'
+
+    async def told() -> tuple[dict[str, str], dict[str, str]]:
+        async with own(stack, "--save", "", "--masteruser", odd) as server:
+            return await server.client.config_get("save"), await server.client.config_get("masteruser")
+
+    assert runner.run(told()) == ({"save": ""}, {"masteruser": odd})
 
 
 def test_a_paused_server_holds_its_connections_and_answers_nobody(stack: ComposeStack, runner: asyncio.Runner) -> None:
@@ -158,10 +225,15 @@ def test_nothing_that_happens_to_a_server_of_one_s_own_reaches_the_shared_one(
 def test_servers_under_test_have_no_rights_on_the_host(stack: ComposeStack, runner: asyncio.Runner) -> None:
     async def inspect() -> None:
         async with own(stack) as server:
-            config = server._running.attrs["HostConfig"]
+            container = server._cell.container
+            await server.state()
+            config = container.attrs["HostConfig"]
             assert not config["Privileged"]
             assert config["CapDrop"] == ["ALL"]
-            assert server._running.attrs["Config"]["User"].split(":")[0] not in ("", "0", "root")
-            assert [bind.split(":")[0] for bind in config["Binds"]] == [str(server.directory)]
+            assert container.attrs["Config"]["User"].split(":")[0] not in ("", "0", "root")
+            writable = {bind.split(":")[0] for bind in config["Binds"] if not bind.endswith(":ro")}
+            assert writable == {str(server.directory)}
+            assert container.exec_run(["sh", "-c", "echo >>/data/dump.rdb"]).exit_code == 0
+            assert container.exec_run(["sh", "-c", "echo >>/cell/redis.conf"]).exit_code != 0
 
     runner.run(inspect())
