@@ -81,7 +81,10 @@ class Experiment:
             await self._setup(bench.direct_job().to_env())
         await fault.arm()
         await JobQueue(bench, self._charges).run(fault.lift)
+        delivered = len(bench.workers)
         await fault.afterwards()
+        if len(bench.workers) > delivered:
+            self._account = None  # another invoice: the processor has to be asked again
         await self._drain()
         account = await self._settled()
         self._note_processor(account)

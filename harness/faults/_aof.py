@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.stack import StackError
 
-EVERYSEC = ("--appendonly", "yes", "--appendfsync", "everysec")
+EVERYSEC: tuple[str, ...] = ("--appendonly", "yes", "--appendfsync", "everysec")
 
 
 def incremental(directory: Path) -> Path:

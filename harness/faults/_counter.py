@@ -33,9 +33,12 @@ class LosesCounter(_Base):
     def inapplicable(cls, profile: Profile, place: str) -> str | None:
         return "it draws no fencing token" if not profile.fenced else super().inapplicable(profile, place)
 
-    async def arm(self) -> None:
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
         self._token = ""
         self._mark: int | None = None
+
+    async def arm(self) -> None:
         await self._bill_earlier_invoices()
         await super().arm()
 

@@ -125,8 +125,8 @@ class RedisLoss(AtBoundary):
             return "it holds no lock while it charges, and keeps nothing else in Redis"
         return super().inapplicable(profile, place)
 
-    async def arm(self) -> None:
-        await super().arm()
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
         self.before: Keys | None = None
         self.after: Keys | None = None
         self.runs = ("", "")

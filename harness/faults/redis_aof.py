@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
+from harness.bench import Bench
 from harness.faults import register
 from harness.faults._aof import EVERYSEC
 from harness.faults._redis_loss import RedisLoss
@@ -32,8 +33,8 @@ class RedisAof(RedisLoss):
     title = "Redis with an append-only file (everysec) is killed (SIGKILL) and started again: a control"
     own_redis = EVERYSEC
 
-    async def arm(self) -> None:
-        await super().arm()
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
         self._asked = asyncio.Event()
         self._let_go_ns = 0
 

@@ -9,6 +9,7 @@ import os
 
 from redis.exceptions import RedisError
 
+from harness.bench import Bench
 from harness.faults import register
 from harness.faults._aof import EVERYSEC, incremental
 from harness.faults._redis_loss import OWN_KEYS, RedisLoss, breakable
@@ -33,10 +34,13 @@ class RedisAofCut(RedisLoss):
     title = "Redis loses power: its append-only file (everysec) ends at the last fsync"
     own_redis = EVERYSEC
 
-    async def arm(self) -> None:
-        await super().arm()
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
         self._synced_bytes = self._cut_bytes = 0
         self._synced_ns = self._killed_ns = 0
+
+    async def arm(self) -> None:
+        await super().arm()
         requests = [b for b in self.bench.profile.boundaries if b.startswith("redis.") and b.endswith(".request")]
         self.bench.at_boundary.setdefault(requests[0], self._first_message)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.bench import Bench
 from harness.faults import register
 from harness.faults._redis_loss import OWN_KEYS, RedisLoss
 
@@ -23,8 +24,8 @@ class RedisEviction(RedisLoss):
     own_redis = ("--maxmemory-policy", "allkeys-lru")
     cuts_connections = False
 
-    async def arm(self) -> None:
-        await super().arm()
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
         self._evicted = 0
 
     async def break_redis(self) -> None:

@@ -9,6 +9,7 @@ no part of the name, because a watchdog borrows a pooled connection of the main 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import socket
 import struct
@@ -179,7 +180,8 @@ class Connection:
         if direction.ended and not direction.waiting and not direction.busy and not self._closed:
             target = self._target(direction)
             if target is not None and target.can_write_eof() and not target.is_closing():
-                target.write_eof()
+                with contextlib.suppress(OSError):  # ENOTCONN: a reset came first; connection_lost() is next
+                    target.write_eof()
             if self.requests.ended and self.replies.ended:
                 self.close()
 
