@@ -335,6 +335,12 @@ class Engine:
             wrong = f"without any fault the verdict is {outcome.verdict.kind}: {outcome.verdict.reason}"
         return wrong if wrong is None else wrong + last_words(outcome.workers)
 
+    @property
+    def settled(self) -> bool:
+        """Whether everything that was submitted is done."""
+        learning = [*self._sweeps.values(), *self._ready.values(), *self._rehearsed.values()]
+        return all(entry.done.done() for entry in self.entries.values()) and all(task.done() for task in learning)
+
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)

@@ -12,8 +12,9 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from multiprocessing.managers import BaseManager
 from typing import Any, Protocol, TypeVar
 
@@ -52,6 +53,17 @@ class Host(Protocol):
     def sweep(self, subject: str) -> Sweep:
         """Waits for a sweep that was submitted."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is, in experiments. settled: nothing is left to do."""
+
+    done: int
+    of: int
+    failures: int
+    in_flight: int
+    settled: bool
 
 
 class EngineHost:
@@ -113,10 +125,21 @@ class EngineHost:
             except TimeoutError:
                 if future.done():
                     raise
-                self.progress()
+                continue
 
-    def progress(self) -> None:
-        """Called while something is waited for; the plugin puts a progress line here."""
+    def wait(self, tell: Callable[[Progress], None]) -> None:
+        """Returns when every experiment is done; tells how far it is a few times a second."""
+        engine = self.start()
+
+        async def progress() -> Progress:
+            return Progress(self.done, len(engine.entries), self.failures, engine.gate.in_flight, engine.settled)
+
+        while True:
+            now = self.call(progress())
+            tell(now)
+            if now.settled:
+                return
+            time.sleep(_POLL_S)
 
     def _count(self, entry: Entry) -> None:
         self.done += 1

@@ -93,6 +93,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         raise pytest.UsageError(str(error)) from error
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """On a terminal one line says how far it is; the tests then find their experiments done."""
+    host = session.config.stash.get(HOST, None)
+    if isinstance(host, hosts.EngineHost) and host.engine is not None:
+        writing.wait_with_progress(host)
+
+
 @pytest.fixture
 def experiment(request: pytest.FixtureRequest) -> Result:
     """The experiment that the test has declared, once it has run."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from importlib import metadata
 
 import pytest
 
 from harness import report
+from harness.host import EngineHost, Progress
 from harness.report import Run
 from harness.settings import Settings
 
@@ -25,6 +28,28 @@ def header(settings: Settings) -> list[str]:
         f"lockproof {version}: {settings.stack} stack, lease {settings.ttl_ms} ms, seed {settings.seed}, "
         f"runs {settings.runs}, subjects {subjects}"
     ]
+
+
+def wait_with_progress(host: EngineHost) -> None:
+    """One progress line on a terminal, none where there is none."""
+    screen = sys.__stdout__
+    if screen is None or not screen.isatty():
+        return
+    began_s = time.monotonic()
+
+    def tell(now: Progress) -> None:
+        left_s = (time.monotonic() - began_s) / now.done * (now.of - now.done) if now.done else 0
+        screen.write(
+            f"\r{now.done} of {now.of} experiments done, {now.failures} failures, {now.in_flight} in flight, "
+            f"about {left_s:.0f} s left\033[K"
+        )
+        screen.flush()
+
+    try:
+        host.wait(tell)
+    finally:
+        screen.write("\r\033[K")
+        screen.flush()
 
 
 def write(run: Run, settings: Settings) -> None:
