@@ -39,7 +39,7 @@ class Crash(AtBoundary):
         if self.never_struck():
             return
         bench, status = self.bench, self.bench.a.process.returncode
-        said = contradiction(bench, self.boundary, stopped_ms=self._killed.t_ms, held_until_ms=float("inf"))
+        said = contradiction(bench.history, self.boundary, stopped_ms=self._killed.t_ms, held_until_ms=float("inf"))
         if status != -signal.SIGKILL:
             bench.not_landed(f"A ended with status {status}, not by SIGKILL")
         elif not kernel.all_gone(self._pids):

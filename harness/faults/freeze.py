@@ -73,7 +73,9 @@ class Freeze(AtBoundary):
         if self.never_struck():
             return
         bench = self.bench
-        said = contradiction(bench, self.boundary, stopped_ms=self._stopped.t_ms, held_until_ms=self._lifted.t_ms)
+        said = contradiction(
+            bench.history, self.boundary, stopped_ms=self._stopped.t_ms, held_until_ms=self._lifted.t_ms
+        )
         if (doubt := self._doubt or said) is not None:
             bench.not_landed(doubt)
             return
