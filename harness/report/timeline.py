@@ -59,7 +59,7 @@ class _Teller:
 
     def knows(self, event: Event) -> bool:
         """Whether it is the end of a worker that was just told to be killed."""
-        return event["what"] == "ended" and event["who"] in self.killed
+        return str(event["what"]) == "ended" and str(event["who"]) in self.killed
 
     def flush(self, who: str) -> None:
         fold = self.folds.pop(who, None)
@@ -157,7 +157,7 @@ def _with_tokens(events: list[Event]) -> list[Event]:
 
 
 def _is_ledger(event: Event) -> bool:
-    return event["what"] == "charge" and event["witness"] == "ledger"
+    return (event["what"], event["witness"]) == ("charge", "ledger")
 
 
 def _no_news(events: list[Event], index: int) -> bool:
