@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Generator
 from typing import Any
 
@@ -35,8 +36,15 @@ def pytest_configure(config: pytest.Config) -> None:
     workerinput: dict[str, Any] | None = getattr(config, "workerinput", None)
     if workerinput is None:
         config.stash[HOST] = hosts.EngineHost(settings)
+        signal.signal(signal.SIGTERM, _terminated)
     elif "lockproof" in workerinput:
         config.stash[HOST] = hosts.connect(*workerinput["lockproof"])
+
+
+def _terminated(number: int, _: object) -> None:
+    """SIGTERM ends a run as Ctrl-C does: what was done is written down, marked as partial."""
+    signal.signal(number, signal.SIG_DFL)
+    pytest.exit("terminated by SIGTERM", returncode=128 + number)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -126,7 +134,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
     """The controller writes what there is, and a run that shows nothing is not green."""
     host = session.config.stash.get(HOST, None)
     if isinstance(host, hosts.EngineHost) and host.engine is not None:
-        partial = session.exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
+        partial = session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         try:
             run = session.config.stash[writing.RUN] = host.run(partial=partial or bool(session.shouldstop))
             if run is not None:

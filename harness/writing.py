@@ -12,6 +12,7 @@ from harness import report
 from harness.host import EngineHost, Progress
 from harness.report import Run
 from harness.settings import Settings
+from harness.stack.local import local_servers
 
 RUN = pytest.StashKey[Run | None]()
 PROBLEM = pytest.StashKey[str]()
@@ -26,7 +27,8 @@ def header(settings: Settings) -> list[str]:
     subjects = ", ".join(subject.name for subject in settings.subjects)
     return [
         f"lockproof {version}: {settings.stack} stack, lease {settings.ttl_ms} ms, seed {settings.seed}, "
-        f"runs {settings.runs}, subjects {subjects}"
+        f"runs {settings.runs}, subjects {subjects}",
+        *([f"lockproof servers: {local_servers()}"] if settings.stack == "local" else []),
     ]
 
 

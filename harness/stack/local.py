@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import shutil
@@ -10,22 +11,42 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-import requests
 from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_delay, wait_fixed
 
+from harness import kernel
 from harness.advisory import AdvisoryWatch
 from harness.keeper import ALSO_REMOVE
-from harness.network.toxics import ToxicError, Toxiproxy
+from harness.network.toxics import Toxiproxy
 from harness.processes import Keeper, Process, python_env
-from harness.stack import StackError, Versions, free_port
+from harness.stack import PORT_ATTEMPTS, StackError, Versions, free_port
 from harness.stack.accounts import ServerUnavailable
 from harness.stack.beside import Beside
 from harness.stack.postgres import Postgres
 from harness.stack.processor import ROLES, ProcessorControl
-from harness.stack.redis import DATABASES, LocalRedis, RedisServer
+from harness.stack.redis import DATABASES, LocalRedis, RedisServer, find_server
 from harness.stack.room import Room
 
 _START_TIMEOUT_S = 30.0
+
+
+def find_toxiproxy() -> str | None:
+    """The real Toxiproxy server: the program in TOXIPROXY_SERVER, else toxiproxy-server on PATH; None for neither.
+
+    Raises StackError when TOXIPROXY_SERVER names no program: the stand-in would take its place in silence.
+    """
+    named = os.environ.get("TOXIPROXY_SERVER")
+    if named and shutil.which(named) is None:
+        raise StackError(f"TOXIPROXY_SERVER={named}: no such program. Unset it to use the stand-in")
+    return named or shutil.which("toxiproxy-server")
+
+
+def local_servers() -> str:
+    """Which servers the local stack takes, in a few words, before any is started."""
+    try:
+        toxiproxy = find_toxiproxy() or "stand-in (fakes/toxiproxy)"
+        return f"Redis {find_server()}, Toxiproxy {toxiproxy}"
+    except StackError as error:
+        return str(error)
 
 
 class LocalStack:
@@ -74,20 +95,20 @@ class LocalStack:
         return server
 
     async def _start_toxiproxy(self) -> None:
-        binary = os.environ.get("TOXIPROXY_SERVER") or shutil.which("toxiproxy-server")
-        port = free_port()
-        flags = ["-host", "127.0.0.1", "-port", str(port)]
-        argv = [binary, *flags] if binary else [sys.executable, "-P", "-m", "fakes.toxiproxy", *flags]
-        process = await self._spawn("toxiproxy", argv)
-        self.toxiproxy = Toxiproxy("127.0.0.1", port)
-
-        async def answers() -> bool:
+        binary = find_toxiproxy()
+        for left in reversed(range(PORT_ATTEMPTS)):
+            port = free_port()
+            flags = ["-host", "127.0.0.1", "-port", str(port)]
+            argv = [binary, *flags] if binary else [sys.executable, "-P", "-m", "fakes.toxiproxy", *flags]
+            process = await self._spawn("toxiproxy", argv)
             try:
-                return bool(await self.toxiproxy.ask_version())
-            except (ToxicError, requests.RequestException):
-                return False
-
-        await self._until(answers, "toxiproxy", process)
+                await self._until(functools.partial(_listens, process, port), "toxiproxy", process)
+                break
+            except StackError:
+                if not left or "in use" not in self.log_of("toxiproxy"):
+                    raise
+        self.toxiproxy = Toxiproxy("127.0.0.1", port)
+        await self.toxiproxy.ask_version()
         self.versions.toxiproxy = f"{self.toxiproxy.version} ({'server' if binary else 'stand-in'})"
 
     async def _start_processor(self) -> None:
@@ -171,6 +192,11 @@ class LocalStack:
             await self.postgres.stop()
         self.processor.close()
         self.toxiproxy.close()
+
+
+def _listens(process: Process, port: int) -> bool:
+    """Whether it is this server that listens there, and not another one's that took the port first."""
+    return any(kernel.listens(pid, port) for pid in process.tree())
 
 
 def _address(url: str) -> tuple[str, int]:
