@@ -21,6 +21,7 @@ _STOPPED = frozenset("tT")
 _GONE = frozenset("ZX")
 _TCP_INFO_BYTES_ACKED = 120
 _TCP_INFO_SIZE = 136
+_TCP_LISTEN = "0A"
 
 
 def adopt_orphans() -> None:
@@ -114,6 +115,19 @@ def send_signal(pids: list[int], number: int) -> None:
             os.kill(pid, number)
         except ProcessLookupError:
             continue
+
+
+def listens(pid: int, port: int) -> bool:
+    """Whether it is this very process that listens on a TCP port over IPv4 (proc(5): /proc/net/tcp, /proc/PID/fd)."""
+    with open("/proc/net/tcp") as file:
+        rows = [line.split() for line in file.readlines()[1:]]
+    inodes = {
+        f"socket:[{row[9]}]" for row in rows if row[3] == _TCP_LISTEN and int(row[1].partition(":")[2], 16) == port
+    }
+    try:
+        return any(os.readlink(entry.path) in inodes for entry in os.scandir(f"/proc/{pid}/fd"))
+    except OSError:
+        return False
 
 
 def tcp_bytes(sock: socket.socket) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from harness.processes import Launcher, Process
-from harness.stack import Address, StackError, free_port
+from harness.stack import PORT_ATTEMPTS, Address, StackError, free_port
 
 DATABASES = 2048
 """One for each experiment that shares the server; an empty database costs Redis next to nothing."""
@@ -178,11 +178,32 @@ class LocalRedis(RedisServer):
         self._options = options
 
     async def start(self, *options: str) -> None:
-        """Starts the server, again on its port if it had one; options replace those given at first."""
+        """Starts the server, again on its port if it had one; options replace the first ones. Raises StackError."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.port = self.port or free_port()
         self._options = options or self._options
-        self.process = await self._launcher.spawn(
+        attempts = 1 if self.port else PORT_ATTEMPTS
+        for left in reversed(range(attempts)):
+            self.port = self.port or free_port()
+            try:
+                self.process = await self._spawn()
+                await self.ready()
+                await self._is_ours(self.process)
+                return
+            except (StackError, RedisError, OSError) as error:
+                log = (self.directory / "redis.log").read_text(errors="replace")[-2000:]
+                await self.kill()
+                if not left or "in use" not in f"{error}{log}":
+                    raise StackError(f"{error}\nits log ends:\n{log}") from error
+                self.port = 0
+
+    async def _is_ours(self, process: Process) -> None:
+        """Raises StackError when somebody else's server answers on the port."""
+        pid = int((await self.info("server"))["process_id"])
+        if pid not in process.tree():
+            raise StackError(f"port {self.port} is in use by another Redis server, process {pid}")
+
+    async def _spawn(self) -> Process:
+        return await self._launcher.spawn(
             [
                 str(find_server()),
                 "--port", str(self.port),
@@ -202,11 +223,6 @@ class LocalRedis(RedisServer):
             cwd=str(self.directory),
             output=self.directory / "redis.log",
         )  # fmt: skip
-        try:
-            await self.ready()
-        except StackError as error:
-            log = (self.directory / "redis.log").read_text(errors="replace")[-2000:]
-            raise StackError(f"{error}\nits log ends:\n{log}") from error
 
     async def kill(self) -> None:
         """kill -9, and waits for the end."""
