@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import random
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -381,7 +382,7 @@ def test_a_slow_reader_slows_the_writer_down_instead_of_filling_the_harness() ->
             reader, writer = await bench.connect()
             (connection,) = await _connections(bench)
             for side in (connection.worker, connection.server):  # or the kernel alone takes more than the 10 MB
-                await until(lambda side=side: side.transport is not None)
+                await until(functools.partial(_connected, side))
                 for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
                     side.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, 1 << 16)
             writer.write(blob)
@@ -402,6 +403,10 @@ def test_a_slow_reader_slows_the_writer_down_instead_of_filling_the_harness() ->
             writer.close()
 
     run(test())
+
+
+def _connected(side: Any) -> bool:
+    return side.transport is not None
 
 
 async def _connections(bench: Bench) -> list[Any]:
