@@ -35,7 +35,7 @@ class PostgresPooler(AtBoundary):
     async def arm(self) -> None:
         await super().arm()
         bench, postgres = self.bench, server(self.bench)
-        pooler = await bench.stack.beside.pooler((postgres.host, postgres.port))
+        pooler = await bench.stack.beside.pooler(postgres)
         for worker in ("A", "B"):
             bench.upstreams[worker, "postgres"] = (pooler.host, pooler.port)
         if bench.advisory is not None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import psycopg
+from psycopg import sql
 from toxiproxy.api import APIConsumer
 
 from harness.network.toxics import Proxy, Toxiproxy
 from harness.stack import Address, StackError
 from harness.stack.postgres import Postgres
+from harness.stack.postgres_cluster import OWNER, owner_statements
+from harness.stack.postgres_databases import connect
 
 _TIMEOUT_S = 10.0
 
@@ -54,24 +59,39 @@ class ContainerToxiproxy(Toxiproxy):
 
 
 class ContainerPostgres(Postgres):
-    """A PostgreSQL server that is there already, and stays: the databases made in it are dropped at the end."""
+    """The stack's PostgreSQL server, which is there already: the databases made in it are dropped at the end.
 
-    def __init__(self, host: str, port: int, user: str, password: str) -> None:
+    Workers and harness are a role that is no superuser, as on the local stack: what a role owns is told apart from
+    what every database has, so that a clean one can be used again (see Databases).
+    """
+
+    def __init__(self, host: str, port: int, superuser: str, password: str) -> None:
         super().__init__()
         self.host, self.port = host, port
-        self._user, self._password = user, password
+        self.password = password
+        self._superuser = superuser
 
     async def ask_version(self) -> str:
         """Raises psycopg.OperationalError while it does not accept connections."""
-        async with await self.connect("postgres") as connection:
+        async with await self._as_superuser() as connection:
             row = await (await connection.execute("SELECT current_setting('server_version')")).fetchone()
         assert row is not None
         self.version = str(row[0]).split()[0]
         return self.version
 
     async def attach(self) -> None:
-        """Puts the variants' tables into its template. Raises psycopg.Error."""
+        """Makes the role, and puts the variants' tables into the template. Raises psycopg.Error."""
+        async with await self._as_superuser() as connection:
+            known = await connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (OWNER,))
+            if await known.fetchone() is None:
+                for statement in owner_statements(connection.info.server_version // 10000):
+                    await connection.execute(statement.encode())
+            with_password = sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(OWNER), sql.Literal(self.password))
+            await connection.execute(with_password)
         await self.open(self._schema)
+
+    async def _as_superuser(self) -> psycopg.AsyncConnection[tuple[Any, ...]]:
+        return await connect(self.host, self.port, "template1", self._superuser, self.password)
 
     async def stop(self) -> None:
         await self.close(drop=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from harness.stack.pgbouncer import PgBouncer
 from harness.stack.postgres import Postgres
+from harness.stack.postgres_databases import Databases
 
 if TYPE_CHECKING:
     from harness.processes import Launcher
@@ -32,12 +33,18 @@ class Beside:
                 self._second = second
             return self._second
 
-    async def pooler(self, server: tuple[str, int]) -> PgBouncer:
-        """A PgBouncer in transaction mode in front of the server (host, port). Raises ServerUnavailable."""
+    async def pooler(self, server: Databases) -> PgBouncer:
+        """A PgBouncer in transaction mode in front of a server. Raises ServerUnavailable."""
         async with self._starting:
             if self._pooler is None:
                 pooler = PgBouncer()
-                await pooler.start(self._launcher, self._directory, server)
+                await pooler.start(
+                    self._launcher,
+                    self._directory,
+                    (server.host, server.port),
+                    user=server.user,
+                    password=server.password or "",
+                )
                 self._pooler = pooler
             return self._pooler
 

@@ -27,8 +27,8 @@ from harness.stack.docker_engine import ENGINE_ERRORS, OWNER, log_of
 T = TypeVar("T")
 
 PORT = 6379
-MOST_AT_ONCE = 2
-"""How many containers are started side by side: more make all of them slower, and the experiments beside them."""
+MOST_AT_ONCE = 1
+"""How many containers are started side by side: more make each of them slower, and the experiments beside them."""
 
 _NOBODY = 65534
 _ANSWER_TIMEOUT_S = 20.0

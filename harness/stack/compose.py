@@ -47,7 +47,7 @@ from harness.stack.room import Needs, Room
 _UP_TIMEOUT_S = 900.0
 """Pulling the images, on the first use, included."""
 _READY_TIMEOUT_S = 60.0
-MOST_OWN_SERVERS = 24
+MOST_OWN_SERVERS = 16
 """How many Redis containers are up at most for the experiments that break their server."""
 
 

@@ -8,6 +8,7 @@ locks, settings, prepared statements) stays with the server connection, for whoe
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 import signal
@@ -38,7 +39,7 @@ CONFIG = """\
 listen_addr = 127.0.0.1
 listen_port = {listen_port}
 unix_socket_dir =
-auth_type = trust
+auth_type = {auth_type}
 auth_file = {users}
 pool_mode = transaction
 max_client_conn = 500
@@ -60,13 +61,17 @@ class PgBouncer:
     def __init__(self) -> None:
         self._home: Home | None = None
         self._process: Process | None = None
+        self._login = (OWNER, "")
 
-    async def start(self, launcher: Launcher, directory: Path, server: tuple[str, int]) -> int:
+    async def start(
+        self, launcher: Launcher, directory: Path, server: tuple[str, int], *, user: str = OWNER, password: str = ""
+    ) -> int:
         """Starts it in front of the PostgreSQL at server (host, port), for databases of any name; returns its port.
 
-        It connects and is connected to as the owner of the databases, without a password. Raises ServerUnavailable
-        where there is no PgBouncer, or none that starts, with the reason.
+        It connects as user, and that is who may connect to it, with the same password. Raises ServerUnavailable where there is no
+        PgBouncer, or none that starts, with the reason.
         """
+        self._login = user, password
         account = server_account()
         program = find()
         if not can_read(program, account):
@@ -87,7 +92,7 @@ class PgBouncer:
         log = self._home.path / "pgbouncer.log"
         for _ in range(PORT_ATTEMPTS):
             self.port = free_port()
-            argv = [str(program), str(self._configure(self._home.path, server))]
+            argv = [str(program), str(self._configure(self._home.path, server, account))]
             self._process = await launcher.spawn(argv, cwd="/", output=log, user=account)
             if await self._accepts(self._process):
                 return
@@ -105,13 +110,20 @@ class PgBouncer:
             self._home.remove()
             self._home = None
 
-    def _configure(self, home: Path, server: tuple[str, int]) -> Path:
+    def _configure(self, home: Path, server: tuple[str, int], account: Account | None) -> Path:
         users, config = home / "users.txt", home / "pgbouncer.ini"
-        users.write_text(f'"{OWNER}" ""\n')
+        users.touch(mode=0o600)
+        users.write_text(" ".join(_quoted(word) for word in self._login) + "\n")
+        if account is not None:
+            os.chown(users, *account)
         host, port = server
-        config.write_text(CONFIG.format(host=host, port=port, listen_port=self.port, users=users, pool_size=POOL_SIZE))
-        for file in (users, config):
-            file.chmod(0o644)
+        config.write_text(
+            CONFIG.format(
+                host=host, port=port, listen_port=self.port, users=users, pool_size=POOL_SIZE,
+                auth_type="scram-sha-256" if self._login[1] else "trust",
+            )
+        )  # fmt: skip
+        config.chmod(0o644)
         return config
 
     async def _accepts(self, process: Process) -> bool:
@@ -120,7 +132,7 @@ class PgBouncer:
         async def answers() -> bool:
             if process.returncode is not None:
                 return False
-            async with await connect(self.host, self.port, "postgres", OWNER) as connection:
+            async with await connect(self.host, self.port, "postgres", *self._login) as connection:
                 await connection.execute("SELECT 1")
             return True
 
@@ -143,6 +155,11 @@ def find() -> Path:
     if found is None:
         raise ServerUnavailable("no pgbouncer on PATH: apt-get install pgbouncer, or see ci/pgbouncer.sh")
     return Path(found).resolve()
+
+
+def _quoted(word: str) -> str:
+    """As in PgBouncer's auth_file: in double quotes, those of its own doubled."""
+    return '"' + word.replace('"', '""') + '"'
 
 
 def _version(program: Path) -> str:

@@ -122,6 +122,29 @@ def test_each_experiment_gets_a_postgres_database_of_its_own(stack: ComposeStack
     assert held == ["7"]
 
 
+def test_the_workers_role_is_no_superuser_and_its_clean_databases_are_used_again(
+    stack: ComposeStack, runner: asyncio.Runner
+) -> None:
+    async def lease_again() -> tuple[object, str, str, str]:
+        postgres = stack.postgres
+        assert postgres is not None
+        first = await postgres.lease()
+        async with await postgres.connect(first) as connection:
+            row = await (await connection.execute("SELECT rolsuper FROM pg_roles WHERE rolname = user")).fetchone()
+        await postgres.give_back(first)
+        second = await postgres.lease()
+        async with await postgres.connect(second) as connection:
+            await connection.execute("CREATE TABLE of_a_subject ()")
+        await postgres.give_back(second)
+        third = await postgres.lease()
+        await postgres.give_back(third)
+        return row, first, second, third
+
+    row, first, second, third = runner.run(lease_again())
+    assert row == (False,)
+    assert first == second != third
+
+
 def reach(client: DockerClient, stack: ComposeStack, host: str, port: int) -> str:
     """What a connection from the Redis container to there comes to: what redis-cli says, or "" after 3 s of silence."""
     redis = stack._containers["redis"]
