@@ -29,11 +29,9 @@ from harness.faults.redis_eviction import RedisEviction
 from harness.faults.redis_failover import RedisFailover
 from harness.faults.redis_flush import RedisFlush
 from harness.faults.redis_restart import RedisRestart
-from harness.history import Event, History
 from harness.network.toxics import Proxy
 from harness.settings import variant
 from harness.spec import EXACTLY_ONE, INCONCLUSIVE, NO_CHARGE, Spec
-from harness.verdict import judge
 
 TTL_MS = 1000
 PLACE = "charge-request"
@@ -203,6 +201,7 @@ HONEST = (
     *("redis-restart", "redis-aof", "redis-aof-cut", "redis-flush", "redis-eviction", "redis-failover"),
     "redis-early-expiry",
 )
+COUNTERS = {"counter-flush": (FENCED, PLACE), "counter-aof-cut": (FENCED, "charge-reply")}
 
 
 @pytest.fixture(scope="module")
@@ -232,20 +231,21 @@ async def _run() -> Mapping[str, Outcome]:
     try:
         for subject in (ONE_CHARGE, FENCED):
             assert await engine.ready(subject) is None
-        wanted = {name: subject for name, (_, subject, _) in SABOTAGED.items()} | dict.fromkeys(HONEST, ONE_CHARGE)
+        wanted = {name: (subject, PLACE) for name, (_, subject, _) in SABOTAGED.items()}
+        wanted |= dict.fromkeys(HONEST, (ONE_CHARGE, PLACE)) | COUNTERS
         slots = asyncio.Semaphore(6)
 
-        async def one(fault: str, subject: str) -> Outcome:
+        async def one(fault: str, subject: str, place: str) -> Outcome:
             async with slots:
-                spec = Spec("test", subject, fault, PLACE, TTL_MS)
+                spec = Spec("test", subject, fault, place, TTL_MS)
                 return await engine._run(spec, engine.profiles[subject])
 
-        done = await asyncio.gather(*(one(fault, subject) for fault, subject in wanted.items()))
+        done = await asyncio.gather(*(one(fault, *how) for fault, how in wanted.items()))
         found = dict(zip(wanted, done, strict=True))
-        for fault, subject in wanted.items():
+        for fault, how in wanted.items():
             for _ in range(2):
                 if disturbed(found[fault]):
-                    found[fault] = await one(fault, subject)  # alone
+                    found[fault] = await one(fault, *how)  # alone
         return found
     finally:
         await engine.stop()
@@ -294,32 +294,29 @@ def test_a_partition_leaves_the_link_to_the_processor_alone(outcomes: Mapping[st
     assert answered.t_ms < lifted
 
 
-def _history(*charged: str) -> History:
-    """A counter's experiment: A, B, C, and the customer's next invoice; the invoices named were charged."""
-    bill = {"customer": "c", "amount": 1, "currency": "EUR"}
-    delivered = [("A", "i"), ("B", "i"), ("C", "i"), ("C", "i-next")]
-    events = [
-        Event(float(n), "queue", who, "delivered", {**bill, "invoice": invoice, "ttl_ms": 10, "lock": "l"})
-        for n, (who, invoice) in enumerate(delivered)
-    ]
-    events += [
-        Event(0.1, "redis", "A", "lock-granted", {"lease_ms": 10}),
-        Event(0.2, "queue", "fault", "fault-struck", {"fault": "counter-flush"}),
-        Event(0.3, "redis", "A", "lock-lost"),
-        Event(0.4, "tap", "B", "request", {"boundary": "redis.set.1.request"}),
-        Event(0.5, "queue", "fault", "fault-lifted"),
-        Event(5.0, "redis", "fault", "landed", {"evidence": "e"}),
-        Event(9.0, "queue", "queue", "judged"),
-    ]
-    for number, invoice in enumerate(charged):
-        events.append(Event(6.0, "processor", "A", "charge-committed", {"charge": str(number)}))
-        events.append(Event(6.0, "ledger", "A", "charge", {**bill, "invoice": invoice, "charge": str(number)}))
-    return History(events)
+def test_the_verdict_covers_the_customers_next_invoice(outcomes: Mapping[str, Outcome]) -> None:
+    """The counter begins at 1 again: A's own invoice is charged once, and the next one is refused."""
+    outcome = outcomes["counter-flush"]
+    (charge,) = outcome.history.select("charge", witness="ledger")
+    assert charge.detail["invoice"] == outcome.history.select("delivered", who="A")[0].detail["invoice"]
+    assert outcome.verdict.kind == NO_CHARGE
+    assert "next invoice" in outcome.verdict.reason
+    reads = outcome.history.select("charges-read", who="C")
+    assert [event.detail.get("code") for event in reads[-1:]] == ["stale_fencing_token"]
 
 
-def test_the_verdict_covers_the_next_invoice_too() -> None:
-    both, first, second = judge(_history("i", "i-next")), judge(_history("i")), judge(_history("i-next"))
-    assert both.kind == EXACTLY_ONE
-    assert (first.kind, "next invoice, i-next," in first.reason) == (NO_CHARGE, True)
-    assert (second.kind, "next invoice" in second.reason) == (NO_CHARGE, False)
-    assert judge(_history("i", "i-next", "i-next")).charges == 2
+def test_the_next_invoice_counts_as_one_of_its_own(outcomes: Mapping[str, Outcome]) -> None:
+    """The counter is set back, and what was charged already is known to the processor: two invoices, a charge each."""
+    outcome = outcomes["counter-aof-cut"]
+    charged = [str(charge.detail["invoice"]) for charge in outcome.history.select("charge", witness="ledger")]
+    assert len(charged) == len(set(charged)) == 2
+    assert outcome.verdict.kind == EXACTLY_ONE
+    assert outcome.verdict.charges == 1
+
+
+def test_a_has_the_ninth_token_after_eight_clean_invoices(outcomes: Mapping[str, Outcome]) -> None:
+    for name in ("counter-flush", "counter-aof-cut"):
+        history = outcomes[name].history
+        tokens = [e.detail["token"] for e in history.select("request", who="A", witness="tap") if e.detail.get("token")]
+        assert set(tokens) == {"9"}
+        assert len({event.detail["invoice"] for event in history.select("delivered")}) == 2
