@@ -88,7 +88,7 @@ class Bench:
         self.lock: RedisLock | None = None
         self.advisory: AdvisoryAccount | None = None
         if self.profile.lock_kind == "advisory":
-            self.advisory = AdvisoryAccount(self.account, self._whose_session)
+            self.advisory = AdvisoryAccount(self.account, self.whose_session)
         if self.profile.lock_kind == "redis" and self.profile.lock is not None:
             key = self.profile.lock_for(self.customer, self.invoice)
             self.lock = RedisLock(self.redis, self.database, key, self.account, self._who_set)
@@ -190,7 +190,7 @@ class Bench:
                     return worker
         return self._last_asker
 
-    def _whose_session(self, backend_pid: int) -> str | None:
+    def whose_session(self, backend_pid: int) -> str | None:
         """Whose a Postgres session is, by the number that the server told the worker when it began."""
         return self._sessions.get(backend_pid)
 

@@ -100,9 +100,12 @@ def database(bench: Bench) -> str:
 
 
 async def sessions_of_a(bench: Bench) -> list[Session]:
-    """A's sessions by the server's account: those at the other ends of its tap's connections."""
-    ports = {connection.upstream_port for connection in bench.link("A", "postgres").connections}
-    return [session for session in await server(bench).sessions(database(bench)) if session.client_port in ports]
+    """A's sessions by the server's account: those whose numbers the server told A itself.
+
+    Not those at the other ends of its tap's connections: before a server in a container stands Docker's proxy.
+    """
+    found = await server(bench).sessions(database(bench))
+    return [session for session in found if bench.whose_session(session.pid) == "A"]
 
 
 async def still_there(bench: Bench, doomed: Collection[Session], patience_s: float) -> list[Session]:
