@@ -1,28 +1,29 @@
-"""The pytest plugin: options, fixtures, markers, summary. Thin: what it does is done elsewhere."""
+"""The pytest plugin: options, fixtures, markers, summary. Thin: what it does is done elsewhere.
+
+It is loaded by every pytest run where lockproof is installed, so what only a scenario needs is imported only there.
+"""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import host as hosts
 from harness import settings as options
-from harness import single, writing
-from harness.crew import SubjectError
-from harness.processes import HarnessError
-from harness.report.junit import properties
-from harness.report.outcome import outcome
-from harness.report.terminal import summary
-from harness.scenario import Declared, Result, SweepOf, declared, parameter, sweep_subjects
-from harness.stack import StackError
-from harness.sweep import Sweep
 
-SETTINGS = pytest.StashKey[options.Settings]()
-HOST = pytest.StashKey[hosts.Host]()
-SHARED = pytest.StashKey[hosts.SharedHost]()
+if TYPE_CHECKING:
+    from harness.host import Host
+    from harness.scenario import Result
+    from harness.sweep import Sweep
+
+SETTINGS: pytest.StashKey[options.Settings] = pytest.StashKey()
+HOST: pytest.StashKey[Host] = pytest.StashKey()
+OWN_HOST: pytest.StashKey[EngineHost] = pytest.StashKey()
+SHARED: pytest.StashKey[SharedHost] = pytest.StashKey()
+RUN: pytest.StashKey[Run] = pytest.StashKey()
+PROBLEM: pytest.StashKey[str] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,13 +33,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "experiments(fault, places, holes): one experiment for each subject and place")
     config.addinivalue_line("markers", "sweep(holes): every boundary of each subject, every fault")
-    settings = config.stash[SETTINGS] = options.read(config)
-    workerinput: dict[str, Any] | None = getattr(config, "workerinput", None)
-    if workerinput is None:
-        config.stash[HOST] = hosts.EngineHost(settings)
-        signal.signal(signal.SIGTERM, _terminated)
-    elif "lockproof" in workerinput:
-        config.stash[HOST] = hosts.connect(*workerinput["lockproof"])
+    config.stash[SETTINGS] = options.read(config)
+
+
+def _host(config: pytest.Config) -> Host:
+    """The engine's host: this process's own, or under pytest-xdist the controller's."""
+    from harness import host as hosts
+
+    if HOST not in config.stash:
+        shared = getattr(config, "workerinput", {}).get("lockproof")
+        if shared is not None:
+            config.stash[HOST] = hosts.connect(*shared)
+        else:
+            config.stash[HOST] = config.stash[OWN_HOST] = hosts.EngineHost(config.stash[SETTINGS])
+            signal.signal(signal.SIGTERM, _terminated)
+    return config.stash[HOST]
 
 
 def _terminated(number: int, _: object) -> None:
@@ -50,9 +59,12 @@ def _terminated(number: int, _: object) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """pytest-xdist: its workers ask the controller's engine."""
+    from harness.host import SharedHost
+
     config = node.config
+    _host(config)
     if SHARED not in config.stash:
-        config.stash[SHARED] = hosts.SharedHost(config.stash[HOST])
+        config.stash[SHARED] = SharedHost(config.stash[OWN_HOST])
     shared = config.stash[SHARED]
     node.workerinput["lockproof"] = (shared.address, shared.key)
 
@@ -63,66 +75,66 @@ def pytest_cmdline_main(config: pytest.Config) -> pytest.ExitCode | int | None:
         return None
     settings = options.read(config)
     if settings.doctor or settings.replay is not None:
+        from harness import single
+
         return single.run(settings)
     return None
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
+    from harness import writing
+
     return writing.header(config.stash[SETTINGS])
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    for mark in metafunc.definition.iter_markers("experiments"):
-        found = declared(mark, metafunc.config.stash[SETTINGS])
-        metafunc.parametrize("experiment", [parameter(item) for item in found], indirect=True)
-    for mark in metafunc.definition.iter_markers("sweep"):
-        swept = sweep_subjects(mark, metafunc.config.stash[SETTINGS])
-        metafunc.parametrize("sweep", swept, ids=[item.subject for item in swept], indirect=True)
+    marks = [(mark, "experiment") for mark in metafunc.definition.iter_markers("experiments")]
+    marks += [(mark, "sweep") for mark in metafunc.definition.iter_markers("sweep")]
+    for mark, name in marks:
+        from harness import scenario
+
+        found = scenario.parameters(mark, metafunc.config.stash[SETTINGS])
+        metafunc.parametrize(name, found, indirect=True)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """All experiments of the tests that are left run side by side from here on."""
-    specs, swept = [], []
-    for item in session.items:
-        params = item.callspec.params if hasattr(item, "callspec") else {}
-        if isinstance(params.get("experiment"), Declared):
-            experiment = params["experiment"]
-            specs += [experiment.spec] + ([experiment.control] if experiment.control is not None else [])
-        if isinstance(params.get("sweep"), SweepOf):
-            swept.append(params["sweep"])
-    if not (specs or swept) or session.config.option.collectonly:
+    params = [item.callspec.params for item in session.items if hasattr(item, "callspec")]
+    wanted = [p[name] for p in params for name in ("experiment", "sweep") if name in p]
+    if not wanted or session.config.option.collectonly:
         return
+    from harness import scenario
+
     try:
-        host = session.config.stash[HOST]
-        host.submit(specs)
-        for item in swept:
-            host.submit_sweep(item.subject, item.holes)
-    except (StackError, SubjectError, HarnessError) as error:
+        scenario.submit(wanted, _host(session.config))
+    except scenario.CANNOT_START as error:
         raise pytest.UsageError(str(error)) from error
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
     """On a terminal one line says how far it is; the tests then find their experiments done."""
-    host = session.config.stash.get(HOST, None)
-    if isinstance(host, hosts.EngineHost) and host.engine is not None:
+    host = session.config.stash.get(OWN_HOST, None)
+    if host is not None and host.engine is not None:
+        from harness import writing
+
         writing.wait_with_progress(host)
 
 
 @pytest.fixture
 def experiment(request: pytest.FixtureRequest) -> Result:
     """The experiment that the test has declared, once it has run."""
-    item: Declared = request.param
-    record = request.config.stash[HOST].result(item.spec, item.control)
-    request.node.user_properties.extend(properties(record))
-    return Result(record)
+    from harness import scenario
+
+    result, properties = scenario.await_experiment(request.param, _host(request.config))
+    request.node.user_properties.extend(properties)
+    return result
 
 
 @pytest.fixture
 def sweep(request: pytest.FixtureRequest) -> Sweep:
     """Every boundary of a subject with every fault, once all have run."""
-    item: SweepOf = request.param
-    done = request.config.stash[HOST].sweep(item.subject)
+    done = _host(request.config).sweep(request.param.subject)
     request.node.user_properties.extend(
         [("subject", done.subject), ("points", str(len(done.points))), ("sentence", done.sentence())]
     )
@@ -132,17 +144,21 @@ def sweep(request: pytest.FixtureRequest) -> Sweep:
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
     """The controller writes what there is, and a run that shows nothing is not green."""
-    host = session.config.stash.get(HOST, None)
-    if isinstance(host, hosts.EngineHost) and host.engine is not None:
+    config = session.config
+    host = config.stash.get(OWN_HOST, None)
+    if host is not None:
+        from harness import writing
+
         partial = session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         try:
-            run = session.config.stash[writing.RUN] = host.run(partial=partial or bool(session.shouldstop))
+            run = host.run(partial=partial or bool(session.shouldstop))
             if run is not None:
-                writing.write(run, session.config.stash[SETTINGS])
-                if session.exitstatus == pytest.ExitCode.OK and not outcome(run).green:
+                config.stash[RUN] = run
+                green = writing.write(run, config.stash[SETTINGS])
+                if session.exitstatus == pytest.ExitCode.OK and not green:
                     session.exitstatus = pytest.ExitCode.TESTS_FAILED
         except OSError as error:
-            session.config.stash[writing.PROBLEM] = f"the results could not be written: {error}"
+            config.stash[PROBLEM] = f"the results could not be written: {error}"
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
         finally:
             host.stop()
@@ -150,13 +166,10 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    run = config.stash.get(writing.RUN, None)
-    if run is None:
-        return
-    settings, writer = config.stash[SETTINGS], terminalreporter._tw
-    terminalreporter.section("exactly one charge?")
-    for line in summary(run, color=writer.hasmarkup, width=writer.fullwidth, all_rows=settings.all_rows):
-        writer.line(line)
-    if (problem := config.stash.get(writing.PROBLEM, None)) is not None:
-        writer.line(problem, red=True)
-    writer.line(f"{settings.report}/results.json")
+    if RUN in config.stash:
+        from harness import writing
+
+        terminalreporter.section("exactly one charge?")
+        writing.summarize(config.stash[RUN], config.stash[SETTINGS], terminalreporter._tw)
+    if PROBLEM in config.stash:
+        terminalreporter.write_line(config.stash[PROBLEM], red=True)

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from harness.crew import SubjectError
 from harness.errors import DoubleCharge, ExperimentFailed, Inconclusive, NoCharge
-from harness.report import failure_text
+from harness.processes import HarnessError
+from harness.report import failure_text, properties
 from harness.report.results import Experiment
 from harness.settings import CONTROL, Settings, variant
 from harness.spec import DOUBLE_CHARGE, EXACTLY_ONE, INCONCLUSIVE, NO_CHARGE, NOT_APPLICABLE, Spec
+from harness.stack import StackError
 from harness.variants import SCENARIO_ONLY
+
+if TYPE_CHECKING:
+    from harness.host import Host
+
+CANNOT_START = (StackError, SubjectError, HarnessError)
+"""What starting the engine may raise: nothing was run."""
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -127,6 +136,28 @@ def sweep_subjects(mark: pytest.Mark, settings: Settings) -> list[SweepOf]:
     return found
 
 
+def parameters(mark: pytest.Mark, settings: Settings) -> list[Any]:
+    """The pytest parameters of a mark: experiments or sweeps of the subjects of this run."""
+    if mark.name == "sweep":
+        return [pytest.param(item, id=item.subject) for item in sweep_subjects(mark, settings)]
+    return [parameter(item) for item in declared(mark, settings)]
+
+
+def submit(wanted: Sequence[Any], host: Host) -> None:
+    """Puts what the tests have declared into the run. Raises one of CANNOT_START."""
+    experiments = [item for item in wanted if isinstance(item, Declared)]
+    host.submit([spec for item in experiments for spec in (item.spec, item.control) if spec is not None])
+    for item in wanted:
+        if isinstance(item, SweepOf):
+            host.submit_sweep(item.subject, item.holes)
+
+
+def await_experiment(item: Declared, host: Host) -> tuple[Result, list[tuple[str, str]]]:
+    """An experiment's result, and its properties for JUnit. Raises HarnessError."""
+    record = host.result(item.spec, item.control)
+    return Result(record), properties(record)
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """What a test gets: one experiment that has run."""
@@ -145,17 +176,3 @@ class Result:
     def explained(self) -> str:
         """Headline, timeline, story and the command that replays it."""
         return failure_text(self.record)
-
-
-__all__ = [
-    "Declared",
-    "Hole",
-    "Holes",
-    "Result",
-    "SweepOf",
-    "declared",
-    "experiments",
-    "parameter",
-    "sweep_subjects",
-    "sweeps",
-]

@@ -5,17 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from importlib import metadata
-
-import pytest
+from typing import Any
 
 from harness import report
 from harness.host import EngineHost, Progress
 from harness.report import Run
 from harness.settings import Settings
 from harness.stack.local import local_servers
-
-RUN = pytest.StashKey[Run | None]()
-PROBLEM = pytest.StashKey[str]()
 
 
 def header(settings: Settings) -> list[str]:
@@ -54,7 +50,15 @@ def wait_with_progress(host: EngineHost) -> None:
         screen.flush()
 
 
-def write(run: Run, settings: Settings) -> None:
-    """Writes results.json and index.html. Raises OSError."""
+def write(run: Run, settings: Settings) -> bool:
+    """Writes results.json and index.html; True when the run is green. Raises OSError."""
     settings.report.mkdir(parents=True, exist_ok=True)
     report.write(run, settings.report)
+    return report.outcome(run).green
+
+
+def summarize(run: Run, settings: Settings, writer: Any) -> None:
+    """The tables and the verdict at the end of a run."""
+    for line in report.summary(run, color=writer.hasmarkup, width=writer.fullwidth, all_rows=settings.all_rows):
+        writer.line(line)
+    writer.line(f"{settings.report}/results.json, {settings.report}/index.html")
