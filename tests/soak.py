@@ -1,0 +1,97 @@
+"""make soak: every sound subject through all of scenarios/, again and again, and every broken one through its own.
+
+    python tests/soak.py [--runs 50] [--busy 4] [--only NAME ...] [--report DIR]
+
+Sound: all of scenarios/, the sweep included, --runs times with seeded jitter, beside --busy loops that each keep a CPU
+busy. A double charge or a lost one is a false alarm; so is what stays inconclusive. Broken: the scenario that must
+catch it, --runs times; counted is how often it did. Takes hours. Status 1 when anything is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.broken.expected import BANK as BROKEN  # noqa: E402 (a script: its packages are found from the root)
+from tests.broken.expected import BASELINE, SWEEP, Broken  # noqa: E402
+from tests.broken.running import Run, run_scenarios  # noqa: E402
+from tests.sound.expected import BANK as SOUND  # noqa: E402
+from tests.sound.expected import Sound  # noqa: E402
+
+TIMEOUT_S = 6 * 3600.0
+LOOP = "while True: pass"
+
+
+@contextmanager
+def busy_loops(count: int) -> Iterator[None]:
+    """Keeps CPUs busy with plain loops, as neighbours on a CI machine do."""
+    loops = [subprocess.Popen([sys.executable, "-c", LOOP]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def sound_row(entry: Sound, runs: int, report: Path) -> tuple[str, bool]:
+    """One sound subject through everything; the row of the table, and whether it came out clean."""
+    began = time.monotonic()
+    done = run_scenarios((*entry.subject_args, "--harness-runs", str(runs)), report, timeout_s=TIMEOUT_S)
+    verdicts = Counter(e["verdict"] for e in done.of_own_subject())
+    again = sum(len(e["attempts"]) - 1 for e in done.of_own_subject())
+    clean = done.status == 0 and set(verdicts) <= {"exactly-one", "not-applicable"} and verdicts["exactly-one"] > 0
+    told = ", ".join(f"{count} {kind}" for kind, count in sorted(verdicts.items())) or done.tail(3)
+    return f"sound   {entry.name:26} {told}; {again} run again; {time.monotonic() - began:.0f} s", clean
+
+
+def broken_row(entry: Broken, runs: int, report: Path) -> tuple[str, bool]:
+    """One broken subject through its scenario; the row of the table, and whether it was caught every time."""
+    began = time.monotonic()
+    many = () if entry.scenario in (SWEEP, BASELINE) else ("--harness-runs", str(runs))
+    done = run_scenarios((*entry.arguments, *many), report, timeout_s=TIMEOUT_S)
+    verdicts = _caught(done, entry)
+    caught, of = verdicts[entry.verdict], sum(verdicts.values())
+    told = f"{entry.verdict} in {caught} of {of} at {entry.caught_by[1]}@{entry.place}"
+    if caught < of or not of:
+        told += f"; else {json.dumps(verdicts)}"
+    return f"broken  {entry.name:26} {told}; {time.monotonic() - began:.0f} s", bool(of) and caught == of
+
+
+def _caught(done: Run, entry: Broken) -> Counter[str]:
+    own = done.of_own_subject()
+    return Counter(e["verdict"] for e in done.experiments(*entry.caught_by) if e in own)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=50, help="how often each experiment is made (default: 50)")
+    parser.add_argument("--busy", type=int, default=4, help="loops that keep a CPU busy meanwhile (default: 4)")
+    parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="these subjects only")
+    parser.add_argument("--report", default="reports/soak", metavar="DIR", help="where each run's results go")
+    options = parser.parse_args(arguments)
+    clean = True
+    with busy_loops(options.busy):
+        for entry in (*SOUND, *BROKEN):
+            if options.only and entry.name not in options.only:
+                continue
+            report = Path(options.report, entry.name).resolve()
+            row = sound_row if isinstance(entry, Sound) else broken_row
+            told, well = row(entry, options.runs, report)  # type: ignore[arg-type]
+            print(f"{'ok   ' if well else 'WRONG'} {told}", flush=True)
+            clean = clean and well
+    return 0 if clean else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
