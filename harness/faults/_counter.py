@@ -58,6 +58,10 @@ class LosesCounter(_Base):
                 worker = await earlier.deliver("C", invoice)
                 if worker is None or not await earlier.ended(worker, A_ENDS_WITHIN_LEASES * bench.lease_s):
                     raise HarnessError(f"the earlier invoice {invoice} did not come to an end")
+                if worker.process.returncode != 0:
+                    raise HarnessError(
+                        f"the worker of the earlier invoice {invoice} failed with status {worker.process.returncode}"
+                    )
         finally:
             await earlier.close()
         account = await bench.stack.processor.account(bench.customer)

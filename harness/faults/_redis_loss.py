@@ -24,6 +24,8 @@ from harness.stack.redis import Breakable, RedisServer
 
 T = TypeVar("T")
 _POLL_S = 0.01
+_SHOWN = 3
+"""How many keys are named in a sentence."""
 
 OWN_KEYS = "lockproof:"
 """How the keys begin that the faults write themselves."""
@@ -56,6 +58,13 @@ async def look(server: RedisServer, database: int) -> Keys:
             if isinstance(left, int) and left >= 0:
                 left_ms[text] = left
     return Keys(now_ns(), values, left_ms)
+
+
+def told(keys: Keys, names: list[str]) -> str:
+    """Some keys in words, those that expire first, with what was left of them."""
+    first = sorted(names, key=lambda name: (name not in keys.left_ms, name))
+    shown = [f"{name} ({keys.left_ms[name]} ms left)" if name in keys.left_ms else name for name in first[:_SHOWN]]
+    return ", ".join(shown) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
 @asynccontextmanager
@@ -246,7 +255,4 @@ class RedisLoss(AtBoundary):
     def evidence(self) -> str:
         """What the server said, in a sentence."""
         assert self.before is not None
-        had = ", ".join(
-            f"{key} ({self.before.left_ms[key]} ms left)" if key in self.before.left_ms else key for key in self.gone()
-        )
-        return f"Redis had {had} before and not after"
+        return f"Redis had {told(self.before, self.gone())} before and not after"

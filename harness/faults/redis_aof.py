@@ -10,7 +10,7 @@ import asyncio
 from harness.bench import Bench
 from harness.faults import register
 from harness.faults._aof import EVERYSEC
-from harness.faults._redis_loss import RedisLoss
+from harness.faults._redis_loss import RedisLoss, told
 from harness.history import now_ns
 from harness.jobqueue import first_of
 from harness.network.tap import Fate, Message
@@ -80,8 +80,5 @@ class RedisAof(RedisLoss):
 
     def evidence(self) -> str:
         assert self.after is not None
-        kept = ", ".join(
-            f"{key} ({self.after.left_ms[key]} ms left)" if key in self.after.left_ms else key
-            for key in self.after.values
-        )
+        kept = told(self.after, list(self.after.values))
         return f"Redis was started again and still had {kept}; B asked and was refused"

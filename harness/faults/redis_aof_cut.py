@@ -23,7 +23,7 @@ FSYNC_MS = 1000.0
 
 @register
 class RedisAofCut(RedisLoss):
-    """The file is synced as A's first message arrives; what is appended within a second of that is cut off.
+    """The file is synced as A asks for the lock; what is appended within a second of that is cut off.
 
     The server is told to sync (appendfsync always, one write, everysec again), so that the length of the file at its
     last sync is known, and when the next one is due. Had it come before the kill, the cut would be more than a power
@@ -41,10 +41,15 @@ class RedisAofCut(RedisLoss):
 
     async def arm(self) -> None:
         await super().arm()
-        requests = [b for b in self.bench.profile.boundaries if b.startswith("redis.") and b.endswith(".request")]
-        self.bench.at_boundary.setdefault(requests[0], self._first_message)
+        for boundary in self.bench.profile.boundaries:
+            if boundary.startswith("redis.") and boundary.endswith(".request"):
+                self.bench.at_boundary.setdefault(boundary, self._before_it_arrives)
 
-    async def _first_message(self, message: Message) -> Fate:
+    async def _before_it_arrives(self, message: Message) -> Fate:
+        """Syncs once: before the first message of A that names the lock, or before the first of all without one."""
+        lock = self.bench.lock
+        if self._synced_ns or (lock is not None and lock.key.encode() not in message.info.get("args", ())):
+            return Fate.DELIVER
         try:
             await self._sync()
         except (RedisError, OSError, StackError) as error:

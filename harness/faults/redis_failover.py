@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.bench import Bench
 from harness.faults import register
-from harness.faults._redis_loss import Keys, RedisLoss, look, until
+from harness.faults._redis_loss import Keys, RedisLoss, look, told, until
 from harness.network.toxics import Proxy
 from harness.stack import StackError
 from harness.stack.redis import RedisServer
@@ -29,7 +29,7 @@ class RedisFailover(RedisLoss):
         self._replica: RedisServer | None = None
         self._behind: Keys | None = None
         self._roles = ("", "")
-        self._left_behind: list[str] = []
+        self._left_behind: Keys | None = None
 
     @classmethod
     def proxies(cls, place: str) -> int:
@@ -74,7 +74,7 @@ class RedisFailover(RedisLoss):
         await bench.watch.follow(replica)
         for worker in ("A", "B"):
             bench.link(worker, "redis").reset_all()
-        self._left_behind = sorted((await look(old, bench.database)).values)
+        self._left_behind = await look(old, bench.database)
 
     def doubt(self) -> str | None:
         if self._roles != ("slave", "master"):
@@ -85,8 +85,9 @@ class RedisFailover(RedisLoss):
         return super().doubt()
 
     def evidence(self) -> str:
-        old = ", ".join(self._left_behind) or "nothing"
-        return f"{super().evidence()}: the replica that was promoted never got it (the old primary still had {old})"
+        assert self._left_behind is not None
+        kept = told(self._left_behind, [key for key in self.gone() if key in self._left_behind.values])
+        return f"{super().evidence()}: the replica that was promoted never got it (the old primary still had {kept})"
 
     async def clean_up(self) -> None:
         if self._replica is not None:
