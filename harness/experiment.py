@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -180,16 +179,18 @@ class Experiment:
         )
 
     def _recovery_s(self) -> float | None:
-        """How long the customer stayed locked, for anybody, after what befell A while it held the lock."""
+        """How long the customer stayed locked after what befell A while it held the lock, by the lock's server.
+
+        Until the lock was free, not until somebody had it: how fast the harness starts B is no property of the lock.
+        """
         begins = FAULTS[self.bench.spec.fault].recovers_from
         befell = self.bench.history.select(begins, who="A") if begins is not None else []
         if not befell:
             return None
         since_ns = self.bench.history.started_ns + int(befell[0].t_ms * 1e6)
-        leases = self.bench.account.leases
-        for left, following in itertools.pairwise(leases):
-            if left.holder == "A" and left.gone_ns is not None and left.gone_ns >= since_ns:
-                return round((following.granted_ns - since_ns) / 1e9, 3)
+        for lease in self.bench.account.leases:
+            if lease.holder == "A" and lease.gone_ns is not None and lease.gone_ns >= since_ns:
+                return round((lease.gone_ns - since_ns) / 1e9, 3)
         return None
 
 
