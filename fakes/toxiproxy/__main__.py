@@ -76,7 +76,6 @@ async def _serve(host: str, port: str, config: str) -> None:
     )
     _log("info", "Starting Toxiproxy HTTP server", version=VERSION, address=listening_on(listener))
     await server.serve(sockets=[listener])
-    await api.proxies.close()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

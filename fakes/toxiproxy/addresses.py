@@ -67,7 +67,7 @@ async def listen(text: str) -> socket.socket:
     except OSError as error:
         reason = os.strerror(error.errno).lower() if error.errno else str(error)
         raise BadAddress(f"listen tcp {address}: bind: {reason}") from None
-    # Accepted sockets inherit it. asyncio sets it only on sockets that say they are TCP, which those of create_server do
+    # Accepted sockets inherit it. asyncio sets it only on sockets that name TCP as their protocol, and these do
     # not; without it, an answer in two writes waits 40 ms for an acknowledgement.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     listener.setblocking(False)

@@ -119,10 +119,6 @@ class ProxyCollection:
             await proxy.start()
             await proxy.toxics.reset()
 
-    async def close(self) -> None:
-        for proxy in self._proxies.values():
-            await proxy.stop()
-
     async def _add_or_replace(self, proxy: Proxy, enabled: bool) -> Proxy:
         async with self._lock:
             existing = self._proxies.get(proxy.name)

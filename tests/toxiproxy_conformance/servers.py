@@ -5,12 +5,13 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -100,41 +101,53 @@ def running(kind: Kind, *flags: str) -> Iterator[Server]:
     try:
         yield server
     finally:
-        server.process.terminate()
-        try:
-            server.process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            server.process.kill()
-            server.process.wait()
+        _end(server.process)
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
+    """Outside the range that port 0 is served from, so that nobody is given it before the server has it."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
         return port
 
 
 class _Taken(Exception):
-    """Somebody else got the port in between."""
+    """Somebody else got the port in between, and may even have answered."""
 
 
 @tenacity.retry(retry=tenacity.retry_if_exception_type(_Taken), stop=tenacity.stop_after_attempt(3), reraise=True)
 def _started(kind: Kind, command: list[str], flags: tuple[str, ...]) -> Server:
     port = free_port()
-    process = subprocess.Popen(
-        [*command, "-host", "127.0.0.1", "-port", str(port), *flags],
-        stdout=subprocess.DEVNULL,
-        cwd=Path(str(fakes.__file__)).parents[1],
-    )
-    server = Server(kind, port, process)
-    for attempt in tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(OSError),
-        wait=tenacity.wait_fixed(0.02),
-        stop=tenacity.stop_after_delay(_START_S),
-        reraise=True,
-    ):
-        with attempt:
-            if process.poll() is not None:
-                raise _Taken(f"{command} ended with {process.returncode} on port {port}")
-            server.call("GET", "/version")
+    with ExitStack() as undo:
+        process = subprocess.Popen(
+            [*command, "-host", "127.0.0.1", "-port", str(port), *flags],
+            stdout=subprocess.DEVNULL,
+            cwd=Path(str(fakes.__file__)).parents[1],
+        )
+        undo.callback(_end, process)
+        server = Server(kind, port, process)
+        for attempt in tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(OSError),
+            wait=tenacity.wait_fixed(0.02),
+            stop=tenacity.stop_after_delay(_START_S),
+            reraise=True,
+        ):
+            with attempt:
+                answer = server.call("GET", "/version") if process.poll() is None else None
+                if answer is None or process.poll() is not None or b'"version"' not in answer.body:
+                    raise _Taken(f"{command} did not get port {port}")
+        undo.pop_all()
     return server
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -139,12 +139,21 @@ async def test_port_zero_moves_the_proxy_to_another_port(bench: Bench) -> None:
         await link.open()
 
 
-async def test_an_upstream_that_refuses_ends_the_clients_connection(bench: Bench) -> None:
+async def test_an_upstream_that_refuses_ends_the_clients_connection_and_spoils_nothing_for_the_next(
+    bench: Bench,
+) -> None:
     async with bench.link() as link:
+        address = link.upstream.address
         link.upstream.close()
-        near = await dial(link.listen)
-        assert await near.ending() == "FIN"
-        near.close()
+        for _ in range(2):
+            near = await dial(link.listen)
+            assert await near.ending() == "FIN"
+            near.close()
+        link.upstream = Upstream(address)
+        near, far = await link.open()
+        await near.send(b"x")
+        assert await far.receive(1) == b"x"
+        link.upstream.close()
 
 
 @pytest.mark.parametrize("upstream", ["nonsense", "127.0.0.1:nonsense", "[", ":"])

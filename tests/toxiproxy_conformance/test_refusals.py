@@ -139,6 +139,7 @@ def test_malformed_json_is_400_and_says_where(fresh: Server, proxy: str, body: s
         ("POST", "/proxies", "true", "bool", "toxiproxy.Proxy"),
         ("POST", "/proxies", {"name": 1.5}, "number", "string"),
         ("POST", "/proxies", {"name": "x", "upstream": ["u"]}, "array", "string"),
+        ("POST", "/proxies", {"name": 1, "upstream": True}, "number", "string"),
         ("POST", "/proxies", {"name": "x", "upstream": "u", "enabled": "true"}, "string", "bool"),
         ("POST", "/proxies", {"name": "x", "upstream": "u", "listen": {}}, "object", "string"),
         ("POST", "/proxies", {"name": "x", "upstream": "u", "Logger": 1}, "number", "zerolog.Logger"),

@@ -124,6 +124,20 @@ async def test_reset_peer_waits_its_timeout_from_the_first_bytes(bench: Bench, s
         assert 0.4 <= clock.s < 0.4 + PATIENCE_S
 
 
+@pytest.mark.parametrize(("chunks", "sender_sees"), [(3, "FIN"), (4, "RST")])
+async def test_three_chunks_are_read_while_nothing_moves_on_and_a_fourth_makes_the_close_a_reset(
+    bench: Bench, chunks: int, sender_sees: str
+) -> None:
+    """One in the toxic, one before it, one with the reader: the rest stays with the kernel, which resets for it."""
+    async with bench.link() as link:
+        near, far = await link.open()
+        await link.add("reset_peer", "upstream", timeout=2000)
+        for _ in range(chunks):
+            await near.send(b"lost")
+            await far.silent(0.2)
+        assert await endings(far, near) == ["FIN", sender_sees]
+
+
 async def test_removing_reset_peer_comes_too_late_once_bytes_have_met_it(bench: Bench) -> None:
     async with bench.link() as link:
         await link.add("reset_peer", "upstream", timeout=2000)

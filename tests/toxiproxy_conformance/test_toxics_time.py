@@ -199,6 +199,8 @@ async def test_bandwidth_zero_holds_on_a_connection_that_was_open_before(bench: 
         near, far = await link.open()
         await link.add("bandwidth", "upstream", rate=0)
         await near.send(b"held")
+        await far.send(b"not held")
+        assert await near.receive(8) == b"not held"
         await far.silent(0.3)
         await link.remove("bandwidth")
         assert await far.receive(4) == b"held"

@@ -80,8 +80,9 @@ async def endings(*wires: Wire) -> list[Ending]:
 class Upstream:
     """A server that hands its end of each connection to the test."""
 
-    def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+    def __init__(self, address: str = "127.0.0.1:0") -> None:
+        host, port = address.split(":")
+        self._listener = socket.create_server((host, int(port)), backlog=256)
         self._listener.setblocking(False)
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
 
