@@ -14,7 +14,8 @@ import pytest
 from harness import settings as options
 
 if TYPE_CHECKING:
-    from harness.host import Host
+    from harness.host import EngineHost, Host, SharedHost
+    from harness.report import Run
     from harness.scenario import Result
     from harness.sweep import Sweep
 
