@@ -68,7 +68,7 @@ class AdvisoryAccount:
 
     def __init__(self, account: LockAccount, whose: Callable[[int], str | None]) -> None:
         self._account = account
-        self._whose = whose
+        self.whose = whose
         self._holder_pid: int | None = None
         self.ends_as = "lock-released"
         """What the end of the next lock that ends is called; a fault that ends sessions says: lock-lost."""
@@ -83,4 +83,4 @@ class AdvisoryAccount:
         if self._holder_pid is None and holders:
             row = next(iter(holders.values()))
             self._holder_pid = row.pid
-            self._account.granted("postgres", self._whose(row.pid) or "?", at_ns, None, key=row.key)
+            self._account.granted("postgres", self.whose(row.pid) or "?", at_ns, None, key=row.key)

@@ -13,7 +13,7 @@ from harness.scenario import Result
 from harness.settings import Settings
 from harness.spec import EXACTLY_ONE, Spec, Token
 from harness.stack import StackError
-from harness.variants import VARIANTS
+from harness.variants import SCENARIO_ONLY, VARIANTS
 
 
 def run(settings: Settings) -> pytest.ExitCode:
@@ -31,7 +31,7 @@ def run(settings: Settings) -> pytest.ExitCode:
 
 def _replay(host: EngineHost, settings: Settings, token: Token) -> pytest.ExitCode:
     load_all()
-    names = [subject.name for subject in settings.subjects] + list(VARIANTS)
+    names = [subject.name for subject in settings.subjects] + [*VARIANTS, *SCENARIO_ONLY]
     if token.subject not in names:
         raise pytest.UsageError(
             f"--harness-replay: no subject {token.subject}; there are {', '.join(dict.fromkeys(names))}"

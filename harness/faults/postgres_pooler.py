@@ -40,9 +40,13 @@ class PostgresPooler(AtBoundary):
             bench.upstreams[worker, "postgres"] = (pooler.host, pooler.port)
         if bench.advisory is not None:
             # The server does not know whose a pooled session is. The first lock is A's: B comes when A has it.
-            bench.advisory = AdvisoryAccount(bench.account, lambda _: "?" if bench.account.leases else "A")
+            direct = bench.advisory.whose
+            bench.advisory = AdvisoryAccount(bench.account, lambda port: direct(port) or self._first())
             bench.stack.advisory.listen(database(bench), bench.advisory.on_rows)
         self._pooled, self._own = 0, 0
+
+    def _first(self) -> str | None:
+        return None if self.bench.account.leases else "A"
 
     async def strike(self, message: Message) -> Fate:
         bench = self.bench
