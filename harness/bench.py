@@ -31,6 +31,8 @@ CURRENCY = "EUR"
 KILL_TIMEOUT_S = 10.0
 JITTER_LEASES = 0.3
 """How late B starts, and how much longer a fault lasts, at most, in the second run and later ones."""
+_LONGEST_NAME = 512
+"""In bytes; a longer argument is taken for no key's name."""
 _CHARGE_LABEL = "post-v1-charges"
 
 
@@ -76,6 +78,8 @@ class Bench:
     env: dict[str, str] = field(default_factory=dict)
     earlier: frozenset[str] = frozenset()
     """Charges of the customer's earlier invoices, settled before A was delivered: no business of the verdict's."""
+    named: set[bytes] = field(default_factory=set)
+    """What workers' commands to Redis named: keys, and much else."""
     database_name: str | None = None
     _database_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _values: dict[bytes, str] = field(default_factory=dict)
@@ -156,6 +160,7 @@ class Bench:
             detail: dict[str, Any] = {"boundary": message.boundary}
             if message.side == "request":
                 if message.link == "redis" and "args" in message.info:
+                    self.named.update(arg for arg in message.info["args"] if len(arg) <= _LONGEST_NAME)
                     self._remember_args(worker, message.info["args"])
                 elif message.label == _CHARGE_LABEL:
                     headers = message.info["headers"]
@@ -207,7 +212,7 @@ class Bench:
                 self.database_name or self._late_database, "127.0.0.1", self.link(worker, "postgres").port
             )
         return Job(
-            redis_url=f"redis://127.0.0.1:{self.link(worker, 'redis').port}/{self.database}",
+            redis_url=self.redis.url("127.0.0.1", self.link(worker, "redis").port, self.database),
             processor_url=f"http://127.0.0.1:{self.link(worker, 'processor').port}",
             database_url=database_url,
             customer=self.customer,
@@ -226,7 +231,7 @@ class Bench:
         postgres = self.stack.postgres
         return replace(
             job,
-            redis_url=f"redis://{host}:{port}/{self.database}",
+            redis_url=self.redis.url(host, port, self.database),
             processor_url=f"http://{payment}",
             database_url=None if postgres is None or self.database_name is None else postgres.url(self.database_name),
         )

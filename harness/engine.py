@@ -16,6 +16,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from redis.exceptions import RedisError
+
 from harness import faults
 from harness import sweep as sweeps
 from harness.baseline import Observer, complaint
@@ -30,7 +32,9 @@ from harness.profile import Profile
 from harness.setup_hook import Setup
 from harness.spec import DOUBLE_CHARGE, EXACTLY_ONE, INCONCLUSIVE, Spec
 from harness.stack import Stack, StackError
+from harness.stack.addresses import ServerUrl
 from harness.stack.compose import ComposeStack
+from harness.stack.external import ExternalStack
 from harness.stack.local import LocalStack
 from harness.stack.room import Needs
 from harness.subject import Subject
@@ -51,6 +55,11 @@ class Config:
     seed: int = 0
     cwd: str = "."
     stack: str = "local"
+    redis: ServerUrl | None = None
+    """Somebody's own Redis, in the place of the local stack's."""
+    redis_flush: bool = False
+    """Whether its databases may be emptied."""
+    postgres: ServerUrl | None = None
     setup: Setup | None = None
     controls: Sequence[Subject] = ()
     """Subjects run beside the user's own, to show that the fault does what it should."""
@@ -96,21 +105,38 @@ class Engine:
         """Starts everything. Raises StackError, SubjectError, HarnessError; what was started is then stopped again."""
         faults.load_all()
         self.keeper = await Keeper.launch()
+        up = False
         try:
-            self.stack = ComposeStack(self.keeper) if self.config.stack == "compose" else LocalStack(self.keeper)
+            self.stack = self._new_stack()
             subjects = list({s.name: s for s in [*self.config.subjects, *self.config.controls]}.values())
-            starting = asyncio.gather(self.stack.start(), crews_for(subjects, self.keeper, self.config.cwd))
-            _, self.crews = await starting
+            crews = asyncio.ensure_future(crews_for(subjects, self.keeper, self.config.cwd))
+            try:
+                await self.stack.start()
+                up = True
+            finally:
+                self.crews = await crews
             self._free.extend(self.stack.databases)
             self._watch = KeyspaceWatch(self.stack.redis)
             await self._watch.start()
             await self._compare_clocks()
-        except BaseException:
+        except BaseException as error:
+            if up:
+                await self.stack.stop()
             await asyncio.to_thread(self.keeper.shut_down)
+            if isinstance(error, RedisError):
+                raise StackError(f"Redis does not tell what happens to keys: {error}") from error
             raise
         self.monitor = Monitor(self.stack.server_pids)
         self.monitor.start()
         self.gate = Gate(self.monitor, most=MOST_IN_FLIGHT)
+
+    def _new_stack(self) -> Stack:
+        config = self.config
+        if config.stack == "compose":
+            return ComposeStack(self.keeper)
+        if config.redis is not None or config.postgres is not None:
+            return ExternalStack(self.keeper, config.redis, config.postgres, flush=config.redis_flush)
+        return LocalStack(self.keeper)
 
     async def _compare_clocks(self) -> None:
         """All witnesses must read one clock. Raises StackError."""
@@ -166,7 +192,9 @@ class Engine:
         fault = FAULTS[spec.fault]
         if (why := fault.inapplicable(self.profiles[spec.subject], spec.place)) is not None:
             return why
-        return None if fault.own_redis is None else self.stack.no_own_redis
+        if fault.own_redis is not None and self.stack.no_own_redis is not None:
+            return self.stack.no_own_redis
+        return self.stack.no_second_postgres if fault.second_postgres else None
 
     async def _attempt(self, entry: Entry) -> None:
         async with self._turn(entry.spec):
@@ -223,14 +251,20 @@ class Engine:
         self._maybe_retry()
 
     async def _run(self, spec: Spec, profile: Profile, observers: list[Observer] | None = None) -> Outcome:
-        """One run on a bench of its own."""
-        async with self._bench(spec, profile) as bench:
-            observer = None
-            if observers is not None:
-                observer = Observer(bench)
-                observers.append(observer)
-            setup = None if self.config.setup is None else functools.partial(self.config.setup, self.keeper)
-            return await Experiment(bench, setup, observer).run()
+        """One run on a bench of its own. A server that cannot be had, or not given back, is an inconclusive verdict."""
+        outcome = None
+        try:
+            async with self._bench(spec, profile) as bench:
+                observer = None
+                if observers is not None:
+                    observer = Observer(bench)
+                    observers.append(observer)
+                setup = None if self.config.setup is None else functools.partial(self.config.setup, self.keeper)
+                outcome = await Experiment(bench, setup, observer).run()
+        except (StackError, RedisError, OSError) as error:
+            if outcome is None or outcome.verdict.kind != DOUBLE_CHARGE:
+                return failed(spec, f"a server of the stack failed: {type(error).__name__}: {error}")
+        return outcome
 
     @contextlib.asynccontextmanager
     async def _bench(self, spec: Spec, profile: Profile) -> AsyncIterator[Bench]:
@@ -244,6 +278,7 @@ class Engine:
             database = 0
         else:
             redis, watch, database = self.stack.redis, self._watch, self._free.popleft()
+            await redis.lend(database)
         bench = Bench(
             spec=spec,
             stack=self.stack,
@@ -263,7 +298,7 @@ class Engine:
                 await watch.stop()
                 await redis.remove()
             else:
-                await redis.flush(database)
+                await redis.take_back(database, bench.named, (bench.customer.encode(), bench.invoice.encode()))
                 self._free.append(database)
 
     # --- sweeps ---
@@ -327,6 +362,9 @@ class Engine:
                 break
             entry.attempts.append(outcome)
         self._finish(entry, outcome)
+        if not observers:
+            self.profiles[subject] = Profile(subject)
+            return outcome.verdict.reason
         profile = observers[0].learn(subject)
         self.profiles[subject] = profile
         factor = self.crews[subject].subject.lease_factor

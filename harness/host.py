@@ -111,6 +111,9 @@ class EngineHost:
             seed=settings.seed,
             cwd=settings.cwd,
             stack=settings.stack,
+            redis=settings.redis,
+            redis_flush=settings.redis_flush,
+            postgres=settings.postgres,
             setup=setup_hook(settings.setup, settings.cwd),
             controls=controls,
         )

@@ -18,6 +18,7 @@ from harness.stack.redis import RedisServer
 KeyListener = Callable[[str, str], None]
 """Called with (event, key) for every event in one database: set, expire, del, expired, evicted, ..."""
 
+_SUBSCRIBED_TIMEOUT_S = 10.0
 _EXPIRY_SLACK_S = 0.004
 
 
@@ -34,9 +35,16 @@ class KeyspaceWatch:
     async def start(self) -> None:
         """Switches the events on and listens. Raises RedisError where the server forbids it."""
         client = self._server.new_client()
-        await client.config_set("notify-keyspace-events", "EA")
         pubsub = client.pubsub()
-        await pubsub.psubscribe("__keyevent@*__:*")
+        try:
+            await self._server.enable_events(client)
+            await pubsub.psubscribe(*self._server.event_patterns)
+            for _ in self._server.event_patterns:
+                await pubsub.get_message(timeout=_SUBSCRIBED_TIMEOUT_S)  # a refusal is raised here
+        except BaseException:
+            await pubsub.aclose()  # type: ignore[no-untyped-call]
+            await client.aclose()
+            raise
         self._task = asyncio.get_running_loop().create_task(self._listen(pubsub, client))
 
     async def _listen(self, pubsub: object, client: object) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from harness.spec import BadToken, Token
+from harness.stack.addresses import BadAddress, ServerUrl, postgres_url, redis_url, without_secrets
 from harness.subject import Subject
 from harness.variants import LEASE_FACTORS, SCENARIO_ONLY, VARIANTS
 
@@ -50,6 +51,11 @@ class Option:
 
 OPTIONS = (
     Option("stack", "local", "where the servers come from", choices=("local", "compose")),
+    Option("redis-url", None, "your own Redis under test, instead of the local stack's", metavar="URL"),
+    Option(
+        "redis-flush", False, "let the databases used of your own Redis be emptied, whatever they hold", switch=True
+    ),
+    Option("postgres-url", None, "your own PostgreSQL under test, instead of the local stack's", metavar="URL"),
     Option("variant", (), "try this built-in variant only (repeatable)", many=True, metavar="NAME"),
     Option("subject", None, "your own lock: a Python callable that gets the Job", metavar="MODULE:CALLABLE"),
     Option("worker", None, "your own lock: a command that does the job of its environment", metavar="COMMAND"),
@@ -67,6 +73,10 @@ OPTIONS = (
 )
 
 
+FROM_ENVIRONMENT = ("stack", "redis-url", "postgres-url")
+"""Options that HARNESS_STACK and the like set too, between the flag and the ini: a URL may hold a password."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The options of one run, checked. subjects are those under test, the control first where it runs beside."""
@@ -81,6 +91,10 @@ class Settings:
     setup: str | None
     report: Path
     cwd: str
+    redis: ServerUrl | None = None
+    """Somebody's own Redis, in the place of the local stack's."""
+    redis_flush: bool = False
+    postgres: ServerUrl | None = None
     replay: Token | None = None
     narrowed: bool = False
     """Only some of the built-in variants were asked for."""
@@ -115,7 +129,7 @@ def _raw(config: pytest.Config, option: Option) -> Any:
     given = config.getoption(option.key)
     if given not in (None, []):
         return given
-    if option.name == "stack" and (env := os.environ.get("HARNESS_STACK")):
+    if option.name in FROM_ENVIRONMENT and (env := os.environ.get(option.key.upper())):
         return env
     ini = config.getini(option.key)
     return option.default if ini in (None, "", []) else ini
@@ -145,6 +159,7 @@ def read(config: pytest.Config) -> Settings:
     runs = _number(by_name["runs"], values["runs"], 1, MOST_RUNS, "each run repeats every experiment")
     seed = _number(by_name["seed"], values["seed"], 0, 2**63 - 1, "it seeds a generator")
     cwd = str(config.invocation_params.dir)
+    redis, postgres = _own_servers(values)
     own = _own_subject(values["subject"], values["worker"], cwd)
     return Settings(
         subjects=_subjects(values["variant"], own),
@@ -157,6 +172,9 @@ def read(config: pytest.Config) -> Settings:
         setup=_setup(values["setup"], cwd),
         report=Path(cwd, values["report"]),
         cwd=cwd,
+        redis=redis,
+        redis_flush=bool(values["redis-flush"]),
+        postgres=postgres,
         replay=_token(values["replay"]),
         narrowed=bool(values["variant"]),
         doctor=bool(values["doctor"]),
@@ -177,6 +195,23 @@ def _refuse_bad_company(config: pytest.Config) -> None:
             "--reruns (pytest-rerunfailures) would hide a double charge that shows only sometimes: remove it. "
             "Inconclusive experiments are run again by the harness itself"
         )
+
+
+def _own_servers(values: Mapping[str, Any]) -> tuple[ServerUrl | None, ServerUrl | None]:
+    given = [name for name in ("redis-url", "postgres-url") if values[name]]
+    if given and values["stack"] == "compose":
+        raise pytest.UsageError(
+            f"--harness-{given[0]} goes with the local stack: Toxiproxy in its container cannot reach it. On the "
+            "composed stack give an image of yours instead (REDIS_IMAGE, POSTGRES_IMAGE)"
+        )
+    if values["redis-flush"] and not values["redis-url"]:
+        raise pytest.UsageError("--harness-redis-flush is about your own Redis: give --harness-redis-url")
+    try:
+        redis = redis_url(values["redis-url"]) if values["redis-url"] else None
+        postgres = postgres_url(values["postgres-url"]) if values["postgres-url"] else None
+    except BadAddress as error:
+        raise pytest.UsageError(f"one of {', '.join(f'--harness-{name}' for name in given)}: {error}") from None
+    return redis, postgres
 
 
 def _own_subject(callable_: str | None, command: str | None, cwd: str) -> Subject | None:
@@ -262,7 +297,14 @@ def _holes(lines: list[str], own: Subject | None) -> dict[tuple[str, str], str]:
 
 def _flags(values: Mapping[str, Any], by_name: Mapping[str, Option]) -> str:
     words = []
-    for name in ("subject", "worker", "setup", "ttl", "delay", "stack"):
+    for name in ("subject", "worker", "setup", "ttl", "delay", "stack", "redis-url", "postgres-url"):
         if values[name] != by_name[name].default and values[name] is not None:
-            words += [by_name[name].flag, shlex.quote(str(values[name]))]
+            words += [by_name[name].flag, shlex.quote(_shown(name, str(values[name])))]
+    if values["redis-flush"]:
+        words.append(by_name["redis-flush"].flag)
     return " ".join(words)
+
+
+def _shown(name: str, value: str) -> str:
+    """An option as it may be printed: a URL without its password, for which HARNESS_REDIS_URL and the like are there."""
+    return without_secrets(value) if name.endswith("-url") else value

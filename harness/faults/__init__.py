@@ -34,6 +34,9 @@ class Fault:
         """Why this fault at this place does not concern a subject; None where it does."""
         return None
 
+    second_postgres: ClassVar[bool] = False
+    """Whether it puts a PostgreSQL of the harness's beside the stack's."""
+
     @classmethod
     def proxies(cls, place: str) -> int:
         """How many proxies of Toxiproxy an experiment makes at a place, at most: a stack may have only so many."""

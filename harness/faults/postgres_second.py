@@ -23,6 +23,7 @@ class PostgresSecond(AtBoundary):
 
     name = "postgres-second"
     title = "worker B's PostgreSQL is another instance than worker A's"
+    second_postgres = True
     _second: Postgres | None = None
 
     @classmethod

