@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .servers import Kind, Server, free_port, program, running
+from .servers import Kind, Server, program, running
 
 
 @pytest.mark.parametrize("flag", ["-version", "--version"])
@@ -105,10 +105,12 @@ def test_hundreds_of_proxies_with_a_connection_each(own: Server) -> None:
 
 
 def test_a_proxy_is_created_in_milliseconds_over_a_connection_that_stays_open(server: Server) -> None:
-    """Where an answer waits for an acknowledgement, each takes 40 ms: one quick one shows that none has to."""
+    """Where an answer waits for an acknowledgement each takes 40 ms, once TCP's quick start is over: one of the last
+    that is quick shows that none has to wait.
+    """
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     took_s = []
-    for number in range(20):
+    for number in range(40):
         body = json.dumps({"name": f"quick-{number}", "listen": "127.0.0.1:0", "upstream": "127.0.0.1:1"})
         started_s = time.monotonic()
         connection.request("POST", "/proxies", body)
@@ -116,11 +118,10 @@ def test_a_proxy_is_created_in_milliseconds_over_a_connection_that_stays_open(se
         took_s.append(time.monotonic() - started_s)
         assert server.call("DELETE", f"/proxies/quick-{number}").status == 204
     connection.close()
-    assert min(took_s) < 0.03
+    assert min(took_s[-15:]) < 0.03
 
 
 def test_the_port_of_the_api_is_free_again_after_the_end(kind: Kind) -> None:
     with running(kind) as server:
         port = server.port
     socket.create_server(("127.0.0.1", port)).close()
-    assert free_port() != 0
