@@ -9,6 +9,7 @@ harness itself had opened through A's proxy before.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import ClassVar
 
 from harness.bench import Bench
@@ -30,8 +31,9 @@ OPENED, RENAMED = "lockproof-opened", "lockproof-renamed"
 class Probe:
     """A connection to Redis through A's proxy, known to the server by a number and a name."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, login: Sequence[str] = ()) -> None:
         self.address = address
+        self._login = login
         self._number = ""
         self._writer: asyncio.StreamWriter | None = None
 
@@ -40,8 +42,10 @@ class Probe:
         try:
             async with asyncio.timeout(_PROBE_TIMEOUT_S):
                 reader, self._writer = await asyncio.open_connection(*self.address)
-                self._writer.write(f"CLIENT SETNAME {OPENED}\r\nCLIENT ID\r\n".encode())
-                answers = [await reader.readline(), await reader.readline()]
+                hello = [self._login] if self._login else []
+                for command in (*hello, ("CLIENT", "SETNAME", OPENED), ("CLIENT", "ID")):
+                    self._writer.write(_command(command))
+                answers = [await reader.readline() for _ in (*hello, "name", "id")][len(hello) :]
         except OSError as error:
             raise StackError(f"no connection to Redis through Toxiproxy at {self.address}: {error}") from error
         if answers[0] != b"+OK\r\n" or not answers[1].startswith(b":"):
@@ -81,6 +85,12 @@ class Probe:
             self._writer.transport.abort()
 
 
+def _command(words: Sequence[str]) -> bytes:
+    """A command as Redis reads it, whatever is in its words (redis.io: RESP, arrays of bulk strings)."""
+    each = b"".join(b"$%d\r\n%s\r\n" % (len(word.encode()), word.encode()) for word in words)
+    return b"*%d\r\n%s" % (len(words), each)
+
+
 class Partition(AtBoundary):
     """Cuts A's Redis link as its charge leaves, or as the reply to it comes; heals it when B is through."""
 
@@ -112,7 +122,7 @@ class Partition(AtBoundary):
         await super().arm()
         bench = self.bench
         self.proxy = await bench.stack.toxiproxy.proxy(bench.redis.address)
-        self.probe = Probe(self.proxy.address)
+        self.probe = Probe(self.proxy.address, bench.redis.login)
         await self.probe.open()
         bench.upstreams["A", "redis"] = self.proxy.address
 
