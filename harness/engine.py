@@ -39,6 +39,8 @@ from harness.stack.local import LocalStack
 from harness.stack.room import Needs
 from harness.subject import Subject
 from harness.sweep import BoundaryHoles
+from harness.variants import NEED_POSTGRES
+from harness.verdict import NO_FAULT
 
 MOST_ATTEMPTS = 3
 MOST_IN_FLIGHT = 400
@@ -178,6 +180,9 @@ class Engine:
 
     async def _carry_out(self, entry: Entry) -> None:
         spec = entry.spec
+        if spec.subject in NEED_POSTGRES and self.stack.postgres is None:
+            self._finish(entry, not_applicable(spec, f"the stack has no PostgreSQL: {self.stack.no_postgres}"))
+            return
         wrong = await self.ready(spec.subject)
         if wrong is not None:
             self._finish(entry, failed(spec, f"{spec.subject} is not fit to be tried: {wrong}"))
@@ -222,12 +227,13 @@ class Engine:
     def _worth_repeating(self, outcome: Outcome) -> bool:
         """What showed nothing is run again. So is a built-in variant that a stalled machine charged twice.
 
-        The variants' table is a reference, which load must not decide; a user's double charge is never run again.
+        The variants' table is a reference, which load must not decide, and a baseline has no fault but the stall; a
+        user's double charge under a fault is never run again.
         """
         if outcome.verdict.kind == INCONCLUSIVE:
             return True
         stalled = bool(outcome.history.select("stall"))
-        reference = self.crews[outcome.spec.subject].subject.kind == "variant"
+        reference = self.crews[outcome.spec.subject].subject.kind == "variant" or outcome.spec.fault == NO_FAULT
         return stalled and reference and outcome.verdict.kind == DOUBLE_CHARGE != outcome.spec.expected
 
     def _finish(self, entry: Entry, outcome: Outcome) -> None:
@@ -358,7 +364,7 @@ class Engine:
             observers: list[Observer] = []
             async with self._turn(spec):
                 outcome = await self._run(spec, Profile(subject), observers)
-            if outcome.verdict.kind != INCONCLUSIVE or len(entry.attempts) + 1 >= MOST_ATTEMPTS:
+            if not self._worth_repeating(outcome) or len(entry.attempts) + 1 >= MOST_ATTEMPTS:
                 break
             entry.attempts.append(outcome)
         self._finish(entry, outcome)

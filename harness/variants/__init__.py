@@ -26,5 +26,8 @@ SCENARIO_ONLY = {
 }
 """name -> module of subjects that one scenario alone tries (it names them): how a worker retries, for instance."""
 
+NEED_POSTGRES = frozenset(("reserve-confirm", "pg-advisory", "pg-advisory-xact"))
+"""Variants that cannot be tried where the stack has no PostgreSQL."""
+
 LEASE_FACTORS = {"long-ttl": 4.0}
 """Variants whose lease is longer than LOCK_TTL_MS by design."""
