@@ -118,7 +118,7 @@ class LockAccount:
         lease_ms = None if expires_ns is None else round((expires_ns - at_ns) / 1e6, 1)
         self.leases.append(Lease(who, at_ns, expires_ns, lease_ms))
         self.history.add(witness, who, "lock-granted", at_ns=at_ns, lease_ms=lease_ms, **detail)
-        self._wake()
+        self.wake()
 
     def renewed(self, witness: str, lease_ms: float, at_ns: int) -> None:
         lease = self.current
@@ -126,16 +126,17 @@ class LockAccount:
             lease.expires_ns = at_ns + int(lease_ms * 1e6)
             lease.renewals_ns.append(at_ns)
             self.history.add(witness, lease.holder, "lock-renewed", at_ns=at_ns, lease_ms=lease_ms)
-            self._wake()
+            self.wake()
 
     def gone(self, witness: str, what: str, at_ns: int, **detail: object) -> None:
         lease = self.current
         if lease is not None:
             lease.gone_ns, lease.why_gone = at_ns, what
             self.history.add(witness, lease.holder, what, at_ns=at_ns, **detail)
-            self._wake()
+            self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Tells whoever waits for a change: of the lock, or of the server that has it."""
         self.changed.set()
         self.changed = asyncio.Event()
 

@@ -24,6 +24,7 @@ from harness.stack.redis import Breakable, RedisServer
 
 T = TypeVar("T")
 _POLL_S = 0.01
+_WAKE_AFTER_LEASES = (0.05, 0.1, 0.2)
 _SHOWN = 3
 """How many keys are named in a sentence."""
 
@@ -188,9 +189,16 @@ class RedisLoss(AtBoundary):
         """
         if self.cuts_connections:
             self._unnoted = True
+            self.wake_the_queue()
             self.bench.on_message.append(self._when_b_asks)
         else:
             self._lock_lost()
+
+    def wake_the_queue(self) -> None:
+        """A B that has failed with its connection is delivered again soon, not half a lease later."""
+        loop, lease_s = asyncio.get_running_loop(), self.bench.lease_s
+        for leases in _WAKE_AFTER_LEASES:
+            loop.call_later(leases * lease_s, self.bench.account.wake)
 
     def _when_b_asks(self, worker: str, message: Message) -> None:
         if worker == "B" and message.link == "redis" and message.side == "request":

@@ -17,8 +17,10 @@ from harness.network.tap import Fate, Message
 
 HELD_LEASES = 0.5
 """How long A's message is held after the restart: B has to ask the lock that survived, and A to be through in time."""
-SPARE_LEASES = 0.2
+SPARE_LEASES = 0.3
 """A is let go with at least so much of its lease left, whether B has asked or not."""
+LEAST_LEFT_LEASES = 0.6
+"""With less of A's lease left after the restart (on a machine that is busy with something else) there is no control."""
 _LONGEST_LEASES = 2.0
 
 
@@ -42,7 +44,15 @@ class RedisAof(RedisLoss):
         await self.restart()
 
     def _note_loss(self) -> None:
-        self.bench.on_message.append(self._watch_b)
+        bench = self.bench
+        bench.on_message.append(self._watch_b)
+        self.wake_the_queue()
+        left_ms = None if self.after is None or self.lock_key is None else self.after.left_ms.get(self.lock_key)
+        if left_ms is not None and left_ms < LEAST_LEFT_LEASES * bench.spec.ttl_ms:
+            reason = (
+                f"the restart took {self.took_ms:.0f} ms and left A's lease {left_ms} ms, too little to let A end in"
+            )
+            bench.history.add("queue", "fault", "harness-failed", reason=reason)
 
     def _watch_b(self, worker: str, message: Message) -> None:
         if worker == "B" and message.link == "redis" and message.side == "request":
