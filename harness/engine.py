@@ -230,7 +230,7 @@ class Engine:
         The variants' table is a reference, which load must not decide, and a baseline has no fault but the stall; a
         user's double charge under a fault is never run again.
         """
-        if outcome.verdict.kind == INCONCLUSIVE:
+        if outcome.verdict.kind == INCONCLUSIVE or outcome.reproduced_by_chance:
             return True
         stalled = bool(outcome.history.select("stall"))
         reference = self.crews[outcome.spec.subject].subject.kind == "variant" or outcome.spec.fault == NO_FAULT

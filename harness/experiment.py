@@ -16,7 +16,7 @@ from harness.faults import FAULTS, Fault
 from harness.history import History, now_ns
 from harness.jobqueue import A_ENDS_WITHIN_LEASES, JobQueue
 from harness.processes import HarnessError
-from harness.spec import INCONCLUSIVE, NOT_APPLICABLE, Spec
+from harness.spec import EXACTLY_ONE, INCONCLUSIVE, NOT_APPLICABLE, Spec
 from harness.stack import StackError
 from harness.stack.processor import Account
 from harness.verdict import STALL_FRACTION, Verdict, judge
@@ -39,7 +39,12 @@ class Outcome:
     @property
     def surprising(self) -> bool:
         """True when the run must not be green for it."""
-        return self.verdict.kind not in (self.spec.expected, NOT_APPLICABLE)
+        return self.verdict.kind not in (self.spec.expected, NOT_APPLICABLE) or self.reproduced_by_chance
+
+    @property
+    def reproduced_by_chance(self) -> bool:
+        """A declared hole showed, but not because of its fault: nothing saw that land."""
+        return self.verdict.kind == self.spec.expected != EXACTLY_ONE and not self.verdict.landed
 
 
 class Experiment:

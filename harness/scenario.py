@@ -170,6 +170,8 @@ class Result:
         verdict = self.record["verdict"]
         if verdict == NOT_APPLICABLE:
             pytest.skip(f"not applicable: {self.record['reason']}")
+        if verdict == self.record["expected"] != EXACTLY_ONE and not self.record["landed"]:
+            raise Inconclusive("the declared hole showed, but its fault was not seen to land\n\n" + self.explained())
         if verdict != EXACTLY_ONE:
             raise RAISES[verdict](self.explained())
 
