@@ -1,6 +1,7 @@
 """Compares runs of one commit verdict by verdict: python ci/same_verdicts.py results.json results.json ...
 
-Exit status 1 when an experiment came out differently, or is in one run and not in another.
+Exit status 1 when an experiment came out differently, is in one run and not in another, or when the runs show nothing
+about each other: of different commits, broken off, on the same servers, or empty.
 """
 
 from __future__ import annotations
@@ -22,16 +23,32 @@ def differences(runs: dict[str, Run]) -> list[str]:
     return told
 
 
+def incomparable(runs: dict[str, Run]) -> list[str]:
+    """Why the runs' agreement would show nothing."""
+    told = [f"{name} was broken off" for name, run in runs.items() if run["partial"]]
+    told += [f"{name} has no experiment" for name, run in runs.items() if not run["experiments"]]
+    if len({run["commit"] for run in runs.values()}) > 1:
+        told.append("of different commits: " + ", ".join(f"{name} {run['commit']}" for name, run in runs.items()))
+    servers: dict[tuple[str, str], str] = {}
+    for name, run in runs.items():
+        other = servers.setdefault((run["stack"]["kind"], run["stack"]["toxiproxy"]), name)
+        if other != name:
+            told.append(f"{name} and {other} ran on the same servers")
+    return told
+
+
 def main() -> int:
     runs = {Path(name).parent.name: load(name) for name in sys.argv[1:]}
     if len(runs) < 2:
         sys.stderr.write(f"{__doc__}")
         return 2
-    told = differences(runs)
+    told = incomparable(runs) + differences(runs)
     for line in told:
         print(line)
-    sizes = ", ".join(f"{name} {len(run['experiments'])}" for name, run in runs.items())
-    print(f"{len(told)} differences between {sizes} experiments")
+    for name, run in runs.items():
+        on = ", ".join(f"{key} {value}" for key, value in run["stack"].items())
+        print(f"{name}: {len(run['experiments'])} experiments in {run['wall_s']:.0f} s on {on}")
+    print(f"{len(told)} differences")
     return 1 if told else 0
 
 

@@ -5,14 +5,17 @@
 # prints where they are, ready for `eval`:
 #   TOXIPROXY_SERVER=DIR/toxiproxy-server
 #   TOXIPROXY_CLI=DIR/toxiproxy-cli
-# Needs Go; tests/toxiproxy_conformance/ finds both by these variables.
+# Builds them with Go, which it installs from the machine's packages where there is none (a Go of 1.21 or newer fetches
+# by itself the newer one that the module asks for). tests/toxiproxy_conformance/ finds both by these variables.
 set -euo pipefail
+# shellcheck source=ci/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 VERSION=2.12.0
 MODULE=github.com/Shopify/toxiproxy/v2
 
 [ $# -eq 1 ] || {
-  sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 mkdir -p "$1"
@@ -24,9 +27,11 @@ install_as() {
     *" version $VERSION") return ;;
   esac
   command -v go >/dev/null || {
-    echo "ci/toxiproxy.sh: Toxiproxy is built with Go, and there is no go on PATH: https://go.dev/doc/install" >&2
-    exit 1
+    say "installing Go"
+    apt_install golang-go ca-certificates
   }
+  [[ "$(go env GOVERSION)" =~ ^go1\.(2[1-9]|[3-9][0-9]) ]] ||
+    die "Toxiproxy needs Go 1.21 or newer to build; this is $(go version), see https://go.dev/doc/install"
   local build
   build=$(mktemp -d "$dir/.build.XXXXXX")
   # As the project's own releases do it (.goreleaser.yml); without, the program calls itself version "git".
