@@ -7,6 +7,7 @@ from harness.faults import HELD_LEASES, Fault, boundary_of
 from harness.jobqueue import first_of
 from harness.network.tap import Fate, Message
 from harness.profile import Profile
+from harness.verdict import STALL_FRACTION
 
 
 class AtBoundary(Fault):
@@ -42,6 +43,22 @@ class AtBoundary(Fault):
         ]
         self.bench.not_landed(f"A never reached {self.boundary}; its messages were {', '.join(seen) or 'none'}")
         return True
+
+
+def went_on(bench: Bench, stopped_ms: float, until_ms: float) -> str | None:
+    """What A sent while it should have been stopped, or dead (until_ms infinite); None where it was silent.
+
+    A process may leave A's tree for good (an orphan, where A has refused to adopt it), and no signal of ours reaches
+    it. What was on its way already may be read by the tap later, but not a stall later.
+    """
+    since_ms = stopped_ms + STALL_FRACTION * bench.spec.ttl_ms
+    for event in bench.history.select("request", who="A", witness="tap"):
+        if since_ms < event.t_ms < until_ms:
+            return (
+                f"A sent {event.detail['boundary']} {event.t_ms - stopped_ms:.0f} ms after it was stopped: a process "
+                "of its own has left its tree, where the harness does not reach it"
+            )
+    return None
 
 
 def hold_charge(bench: Bench) -> None:

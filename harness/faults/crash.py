@@ -6,7 +6,7 @@ import signal
 
 from harness import kernel
 from harness.faults import register
-from harness.faults._at_boundary import AtBoundary
+from harness.faults._at_boundary import AtBoundary, went_on
 from harness.faults._processors_word import contradiction
 from harness.network.tap import Fate, Message
 from harness.processes import kill_tree
@@ -40,6 +40,7 @@ class Crash(AtBoundary):
             return
         bench, status = self.bench, self.bench.a.process.returncode
         said = contradiction(bench.history, self.boundary, stopped_ms=self._killed.t_ms, held_until_ms=float("inf"))
+        said = said or went_on(bench, self._killed.t_ms, float("inf"))
         if status != -signal.SIGKILL:
             bench.not_landed(f"A ended with status {status}, not by SIGKILL")
         elif not kernel.all_gone(self._pids):

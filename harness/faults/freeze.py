@@ -6,7 +6,7 @@ import asyncio
 
 from harness import kernel
 from harness.faults import register
-from harness.faults._at_boundary import AtBoundary
+from harness.faults._at_boundary import AtBoundary, went_on
 from harness.faults._processors_word import contradiction
 from harness.network.tap import Fate, Message
 from harness.processes import freeze, thaw
@@ -76,7 +76,8 @@ class Freeze(AtBoundary):
         said = contradiction(
             bench.history, self.boundary, stopped_ms=self._stopped.t_ms, held_until_ms=self._lifted.t_ms
         )
-        if (doubt := self._doubt or said) is not None:
+        doubt = self._doubt or said or went_on(bench, self._stopped.t_ms, self._lifted.t_ms)
+        if doubt is not None:
             bench.not_landed(doubt)
             return
         detail = self._stopped.detail
