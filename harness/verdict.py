@@ -1,19 +1,20 @@
 """History -> verdict. Pure: the same events always give the same verdict, in a run or years later.
 
 The verdict is the money's: charges in the ledger, each with the job's own customer, invoice, amount and currency. That
-the fault landed and that B contended is read from the history too; without both an exactly-one was not earned.
+the fault landed and that B contended is read from the history too; without both an exactly-one was not earned. What is
+missing from a history speaks against it: exactly-one and no-charge need every event that they rest on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
+from harness.contention import contended
 from harness.history import Event, History
 from harness.spec import DOUBLE_CHARGE, EXACTLY_ONE, INCONCLUSIVE, NO_CHARGE, NOT_APPLICABLE
-
-CLOCK_TOLERANCE_MS = 5.0
-"""Two processes read one clock, but not at the same moment as the thing they note."""
+from harness.witnesses import CLOCK_TOLERANCE_MS, contradiction, number, two_holders, unfinished
 
 STALL_FRACTION = 0.25
 """A machine that stood still for more of a lease than this has decided something itself."""
@@ -21,7 +22,14 @@ STALL_FRACTION = 0.25
 NO_FAULT = "none"
 """The fault of the baseline."""
 
-_INFINITY = float("inf")
+CLEAN_LEASES = 11
+"""For how long C must have come again before the invoice counts as never charged: C comes each lease for 12."""
+
+_NEVER = float("inf")
+_HARNESS_OWN = frozenset({"queue", "worker", "toxiproxy"})
+"""Who cannot be the second witness: the part that freezes, kills and lifts, the worker's own words, the toxics."""
+_MEDDLING = ("held", "dropped", "reset", "refused")
+_GOING_ON = ("delivered", "ended", "request", "charge-arrived", "charge-committed", "charge", "fault-lifted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,41 +44,72 @@ class Verdict:
 
 
 def judge(history: Iterable[Event]) -> Verdict:
-    """Judges one experiment."""
-    events = History(history)
-    landed = bool(events.select("landed")) and not events.select("not-landed")
-    contended = _contended(events)
-    charges = events.select("charge", witness="ledger")
+    """Judges one experiment. Never raises: a history that makes no sense is inconclusive."""
+    events = _in_order(history)
     jobs = events.select("delivered", witness="queue")
-    count = _most_charged(charges)
+    charges = events.select("charge", witness="ledger")
+    strange = next((why for charge in charges if (why := _strange(charge, jobs)) is not None), None)
+    proper = [charge for charge in charges if _strange(charge, jobs) is None]
+    landed = _landed(events)
+    tried = bool(_requests_of_b(events)) if _is_baseline(events) else contended(events)
 
     def verdict(kind: str, reason: str) -> Verdict:
-        return Verdict(kind, reason, count, landed, contended)
+        return Verdict(kind, reason, _most_charged(charges), landed, tried)
 
-    if (broken := _harness_broken(events, jobs, charges)) is not None:
+    applies = events.select("inapplicable")
+    if applies and len(applies) == len(events):
+        return verdict(NOT_APPLICABLE, _reason(applies))
+    if (broken := _harness_broken(events, jobs)) is not None:
         return verdict(INCONCLUSIVE, broken)
-    if count > 1:
+    if (count := _most_charged(proper)) > 1:
         return verdict(DOUBLE_CHARGE, f"{count} charges for one invoice" + _aside(events))
-    if applies := events.select("inapplicable"):
-        return verdict(NOT_APPLICABLE, str(applies[0].detail["reason"]))
-    if (doubt := _doubt(events, jobs, landed=landed, contended=contended)) is not None:
+    if (doubt := strange or _disturbed(events, jobs)) is not None:
         return verdict(INCONCLUSIVE, doubt)
-    if (uncharged := _uncharged(jobs, charges)) is not None:
-        return verdict(NO_CHARGE, uncharged)
+    if applies:
+        return verdict(NOT_APPLICABLE, _reason(applies))
+    if (doubt := _not_tried(events, jobs, landed=landed)) is not None:
+        return verdict(INCONCLUSIVE, doubt)
+    if (uncharged := _uncharged(jobs, proper)) is not None:
+        hasty = _hasty(events, jobs, proper)
+        return verdict(NO_CHARGE, uncharged) if hasty is None else verdict(INCONCLUSIVE, hasty)
+    if (doubt := _unearned(events, contended=tried)) is not None:
+        return verdict(INCONCLUSIVE, doubt)
     return verdict(EXACTLY_ONE, "one charge; the fault landed and a second worker contended")
+
+
+def _in_order(history: Iterable[Event]) -> History:
+    """The events as JSON keeps them (t_ms to a microsecond), in one order whatever order they come in."""
+
+    def key(event: Event) -> tuple[Any, ...]:
+        names = ("boundary", "charge", "reason", "of", "ms")
+        return event.t_ms, event.witness, event.who, event.what, *(str(event.detail.get(name)) for name in names)
+
+    return History(sorted((replace(event, t_ms=round(event.t_ms, 3)) for event in history), key=key), started_ns=0)
+
+
+def _reason(events: list[Event]) -> str:
+    return str(events[0].detail.get("reason", "for a reason that nobody noted"))
+
+
+def _ttl_ms(jobs: list[Event]) -> float:
+    return number(jobs[0].detail.get("ttl_ms"), 0.0) if jobs else 0.0
+
+
+# --- the money ---
 
 
 def _invoices(jobs: list[Event]) -> set[str]:
     return {str(job.detail.get("invoice")) for job in jobs}
 
 
-def _uncharged(jobs: list[Event], charges: list[Event]) -> str | None:
-    """Why what was delivered was not all charged; None when it was."""
-    missing = _invoices(jobs) - {str(charge.detail["invoice"]) for charge in charges}
-    if str(jobs[0].detail.get("invoice")) in missing:
-        return "the invoice was never charged, although it was delivered again with nothing wrong"
-    if missing:
-        return f"the customer's next invoice, {min(missing)}, was not charged, delivered with nothing wrong any more"
+def _strange(charge: Event, jobs: list[Event]) -> str | None:
+    """In what a charge is not one of those that were asked for."""
+    if jobs and charge.detail.get("invoice") not in _invoices(jobs):
+        return f"the ledger has a charge whose invoice is {charge.detail.get('invoice')!r}, which was never delivered"
+    for name in ("customer", "amount", "currency") if jobs else ():
+        has, wants = charge.detail.get(name), jobs[0].detail.get(name)
+        if has != wants:
+            return f"the ledger has a charge whose {name} is {has!r}, not the job's {wants!r}"
     return None
 
 
@@ -79,68 +118,102 @@ def _most_charged(charges: list[Event]) -> int:
     return max((invoices.count(invoice) for invoice in invoices), default=0)
 
 
-def _harness_broken(events: History, jobs: list[Event], charges: list[Event]) -> str | None:
-    """Why nothing at all can be concluded, not even from two charges."""
-    if failed := events.select("harness-failed"):
-        return str(failed[0].detail["reason"])
-    if not jobs or jobs[0].who != "A":
-        return "the history is incomplete: it does not begin with a delivery to A"
-    if not events.select("judged"):
-        return "the history is incomplete: the money was never counted"
-    if len({charge.detail.get("charge") for charge in charges}) < len(charges):
-        return "the ledger is contradictory: it has one charge twice"
-    for charge in charges:
-        for name in ("customer", "amount", "currency"):
-            if charge.detail.get(name) != jobs[0].detail.get(name):
-                has, wants = charge.detail.get(name), jobs[0].detail.get(name)
-                return f"the ledger has a charge whose {name} is {has!r}, not the job's {wants!r}"
-        if charge.detail.get("invoice") not in _invoices(jobs):
-            return (
-                f"the ledger has a charge whose invoice is {charge.detail.get('invoice')!r}, which was never delivered"
-            )
-    return _witnesses_disagree(events, charges)
-
-
-def _witnesses_disagree(events: History, charges: list[Event]) -> str | None:
-    """The tap, the processor and the ledger must tell one story."""
-    sent = {who: [e.t_ms for e in events.select("request", who=who, witness="tap") if _is_charge(e)] for who in "ABC"}
-    for arrived in events.select("charge-arrived", witness="processor"):
-        times = sent.get(arrived.who, [])
-        if not times:
-            return f"a charge of {arrived.who} reached the processor, but its tap saw none leave: the tap was bypassed"
-        if arrived.t_ms < min(times) - CLOCK_TOLERANCE_MS:
-            return (
-                f"a charge of {arrived.who} reached the processor {min(times) - arrived.t_ms:.0f} ms before its tap "
-                "saw it leave: the clock of one of them is off"
-            )
-    committed = {e.detail.get("charge") for e in events.select("charge-committed", witness="processor")}
-    if not events.select("processor-restarted") and (unseen := {c.detail.get("charge") for c in charges} - committed):
-        return f"the ledger has charge {sorted(map(str, unseen))[0]}, which the processor's log never committed"
+def _uncharged(jobs: list[Event], charges: list[Event]) -> str | None:
+    """Why what was delivered was not all charged; None when it was."""
+    missing = _invoices(jobs) - _invoices(charges)
+    if str(jobs[0].detail.get("invoice")) in missing:
+        return "the invoice was never charged, although it was delivered again with nothing wrong"
+    if missing:
+        return f"the customer's next invoice, {min(missing)}, was not charged, delivered with nothing wrong any more"
     return None
 
 
-def _is_charge(event: Event) -> bool:
-    boundary = str(event.detail.get("boundary", ""))
-    return boundary.startswith("processor.post-v1-charges.") or ".bytes." in boundary
+def _hasty(events: History, jobs: list[Event], charges: list[Event]) -> str | None:
+    """Why never charged would be said too early: an invoice of the customer's own next is delivered once."""
+    if str(jobs[0].detail.get("invoice")) in _invoices(charges):
+        return None
+    clean = _clean_deliveries(events, jobs)
+    for_ms = max(end.t_ms for end in events.select("ended", who="C")) - clean[0].t_ms
+    if for_ms >= CLEAN_LEASES * _ttl_ms(jobs):
+        return None
+    return f"the invoice was not charged, but it was delivered again with nothing wrong for {for_ms:.0f} ms only"
 
 
-def _doubt(events: History, jobs: list[Event], *, landed: bool, contended: bool) -> str | None:
-    """Why one charge, or none, proves nothing here."""
+# --- what keeps a verdict from being one ---
+
+
+def _harness_broken(events: History, jobs: list[Event]) -> str | None:
+    """Why nothing at all can be concluded, not even from two charges."""
+    if failed := events.select("harness-failed"):
+        return _reason(failed)
+    if not jobs or jobs[0].who != "A":
+        return "the history is incomplete: it does not begin with a delivery to A"
+    if _ttl_ms(jobs) <= 0:
+        return "the history is incomplete: it does not say for how long the lock was asked"
+    if not events.select("judged", witness="queue"):
+        return "the history is incomplete: the money was never counted"
+    return contradiction(events)
+
+
+def _disturbed(events: History, jobs: list[Event]) -> str | None:
+    """What else than the fault may have decided the outcome, or may still."""
     if died := events.select("server-died"):
-        return str(died[0].detail["reason"])
+        return _reason(died)
     if events.select("processor-restarted"):
         return "the processor was started again while the experiment ran"
     if unstarted := events.select("not-started"):
-        return f"a worker could not be started: {unstarted[0].detail['reason']}"
-    ttl_ms = float(jobs[0].detail["ttl_ms"])
-    if stalls := [e for e in events.select("stall") if float(e.detail["ms"]) > STALL_FRACTION * ttl_ms]:
-        worst = max(stalls, key=lambda event: float(event.detail["ms"]))
-        return f"the machine stood still: {worst.detail['of']} waited {float(worst.detail['ms']):.0f} ms for a CPU"
+        return f"a worker could not be started: {_reason(unstarted)}"
+    worst = None if _is_baseline(events) else _worst_stall(events)  # where nothing goes wrong a stall decides nothing
+    if worst is not None and worst[0] > STALL_FRACTION * _ttl_ms(jobs):
+        return f"the machine stood still: {worst[1]} waited {worst[0]:.0f} ms for a CPU"
+    ended = {(end.who, end.detail.get("delivery")): end.t_ms for end in events.select("ended", witness="queue")}
+    for job in jobs:
+        end_ms = ended.get((job.who, job.detail.get("delivery")))
+        if end_ms is None or end_ms < job.t_ms - CLOCK_TOLERANCE_MS:
+            return f"the history is incomplete: delivery {job.detail.get('delivery')} to {job.who} never ended"
+    counted_ms = events.select("judged")[0].t_ms + CLOCK_TOLERANCE_MS
+    if late := [event for event in events if event.what in _GOING_ON and event.t_ms > counted_ms]:
+        return f"the money was counted too early: {late[0].what} ({late[0].who}) came after it"
+    return unfinished(events) or two_holders(events)
+
+
+def _worst_stall(events: History) -> tuple[float, str] | None:
+    """How long the machine stood still at most, in ms, and for whom; a stall of unknown length has no end."""
+    stalls = [(number(e.detail.get("ms"), _NEVER), str(e.detail.get("of", "?"))) for e in events.select("stall")]
+    return max(stalls, default=None)
+
+
+def _aside(events: History) -> str:
+    worst = _worst_stall(events)
+    return "" if worst is None else f" (the machine stood still meanwhile: {worst[1]}, {worst[0]:.0f} ms)"
+
+
+def _not_tried(events: History, jobs: list[Event], *, landed: bool) -> str | None:
+    """Why the subject was not put to the test at all."""
+    struck, lifted = events.select("fault-struck"), events.select("fault-lifted")
     if not landed:
         missing = events.select("not-landed")
-        return "the fault did not land: " + (
-            str(missing[0].detail["reason"]) if missing else "no second witness saw it"
-        )
+        return "the fault did not land: " + (_reason(missing) if missing else "no second witness saw it")
+    if not struck or struck[0].t_ms < jobs[0].t_ms - CLOCK_TOLERANCE_MS:
+        return "the history is incomplete: the fault landed, but nobody noted when it struck, with A at work"
+    if not lifted or lifted[0].t_ms < struck[0].t_ms - CLOCK_TOLERANCE_MS:
+        return "the history is incomplete: it does not say when the fault was lifted, after it had struck"
+    if not _clean_deliveries(events, jobs):
+        return "the history is incomplete: the job was not delivered to C with nothing wrong any more"
+    return None
+
+
+def _clean_deliveries(events: History, jobs: list[Event]) -> list[Event]:
+    """The deliveries of the job's own invoice to C after the fault was lifted."""
+    lifted_ms = min((event.t_ms for event in events.select("fault-lifted")), default=_NEVER)
+    own = jobs[0].detail.get("invoice")
+    return [j for j in jobs if j.who == "C" and j.detail.get("invoice") == own and j.t_ms >= lifted_ms]
+
+
+def _unearned(events: History, *, contended: bool) -> str | None:
+    """Why one charge proves nothing."""
+    if hung := [event for event in events.select("killed") if "delivery" in event.detail]:
+        return f"{hung[0].who} did not end and was killed by the harness: what else it would have done nobody knows"
     if not contended:
         return (
             "B never contended: none of its messages was under way after A's lease should have run out and before A "
@@ -149,67 +222,18 @@ def _doubt(events: History, jobs: list[Event], *, landed: bool, contended: bool)
     return None
 
 
-def _aside(events: History) -> str:
-    stalls = events.select("stall")
-    if not stalls:
-        return ""
-    worst = max(stalls, key=lambda event: float(event.detail["ms"]))
-    return f" (the machine stood still meanwhile: {worst.detail['of']}, {float(worst.detail['ms']):.0f} ms)"
+def _landed(events: History) -> bool:
+    """Whether somebody saw the fault who is not the part that injected it. Of a baseline nothing was to be seen."""
+    injectors = set() if _is_baseline(events) else set(_HARNESS_OWN)
+    if any(event.what in _MEDDLING and event.witness == "tap" for event in events):
+        injectors.add("tap")
+    return not events.select("not-landed") and any(e.witness not in injectors for e in events.select("landed"))
 
 
-def contention_window(events: History) -> tuple[float, float] | None:
-    """From when to when a message of B counts as contention, in ms since A started; None when there was no fault.
-
-    It opens when LOCK_TTL_MS has passed since A took its lock, or when A has it no more by the server's account. A lock
-    that A never took, or takes later, cannot be waited out: then it opens when the fault strikes, one LOCK_TTL_MS
-    later for a subject whose lock no server accounts for. It closes when A is let go.
-    """
-    struck, jobs = events.select("fault-struck"), events.select("delivered", who="A")
-    if not struck or not jobs:
-        return None
-    ttl_ms = float(jobs[0].detail["ttl_ms"])
-    lifted = events.select("fault-lifted")
-    closes = lifted[0].t_ms if lifted else _INFINITY
-    granted = [event for event in events.select("lock-granted", who="A") if event.t_ms < closes]
-    if granted:
-        lost = [
-            event.t_ms
-            for what in ("lock-expired", "lock-released", "lock-lost")
-            for event in events.select(what, who="A")
-            if event.t_ms >= granted[0].t_ms
-        ]
-        opens = min([granted[0].t_ms + ttl_ms, *lost])
-    elif jobs[0].detail.get("lock") is None:
-        opens = struck[0].t_ms + ttl_ms
-    else:
-        opens = struck[0].t_ms
-    return opens, closes
-
-
-def _contended(events: History) -> bool:
-    """Whether a message of B, or the wait for its answer, falls into the window. A baseline asks for none."""
+def _is_baseline(events: History) -> bool:
     struck = events.select("fault-struck")
-    if struck and struck[0].detail.get("fault") == NO_FAULT:
-        return True
-    window = contention_window(events)
-    if window is None:
-        return False
-    opens, closes = window
-    unanswered: dict[str, float] = {}
-    for event in events:
-        if event.who != "B":
-            continue
-        boundary = str(event.detail.get("boundary", ""))
-        if event.what == "request":
-            if opens <= event.t_ms < closes:
-                return True
-            unanswered[boundary.removesuffix(".request")] = event.t_ms
-        elif event.what == "reply":
-            sent = unanswered.pop(boundary.removesuffix(".reply"), None)
-            if sent is not None and sent < closes and event.t_ms >= opens:
-                return True
-        elif event.what == "ended":
-            if event.t_ms >= opens and any(sent < closes for sent in unanswered.values()):
-                return True
-            unanswered.clear()
-    return False
+    return bool(struck) and all(event.detail.get("fault") == NO_FAULT for event in struck)
+
+
+def _requests_of_b(events: History) -> list[Event]:
+    return events.select("request", who="B", witness="tap")
