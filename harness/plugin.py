@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness import settings as options
+from harness import siblings
 
 if TYPE_CHECKING:
     from harness.host import EngineHost, Host, SharedHost
@@ -34,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "experiments(fault, places, holes): one experiment for each subject and place")
     config.addinivalue_line("markers", "sweep(holes): every boundary of each subject, every fault")
+    siblings.refuse_named(config)
     config.stash[SETTINGS] = options.read(config)
 
 
@@ -104,6 +106,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     wanted = [p[name] for p in params for name in ("experiment", "sweep") if name in p]
     if not wanted or session.config.option.collectonly:
         return
+    siblings.refuse_imported()
     from harness import scenario
 
     try:
