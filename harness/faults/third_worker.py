@@ -13,6 +13,7 @@ from harness.bench import Worker
 from harness.faults import register
 from harness.faults._acquire import at_acquire, no_acquire
 from harness.faults.freeze import Freeze
+from harness.history import now_ns
 from harness.jobqueue import first_of
 from harness.network.tap import Fate, Handler, Message
 from harness.profile import Profile
@@ -20,6 +21,7 @@ from harness.profile import Profile
 ACQUIRE_REPLY = "acquire-reply"
 PLACES = (ACQUIRE_REPLY, "paid-read-reply", "charge-request")
 
+OVER_LEASES = 1.05
 A_ENDS_WITHIN_LEASES = 0.35
 IN_CHARGE_LEASES = 0.65
 """How long the answer to the next owner's charge is held at most: it is slow, but within its own lease."""
@@ -69,9 +71,10 @@ class ThirdWorker(Freeze):
     async def _wake_a(self, message: Message) -> Fate:
         """A charge is committed, its answer is held: A wakes up and ends, and the third gets what A leaves behind."""
         bench, owner = self.bench, self._in_charge or "?"
+        bench.history.add("tap", owner, "held", boundary=message.boundary)
+        await self._until_a_is_over()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + IN_CHARGE_LEASES * bench.lease_s
-        bench.history.add("tap", owner, "held", boundary=message.boundary)
         await super().lift()
         await first_of(bench.a.process.wait(), timeout_s=A_ENDS_WITHIN_LEASES * bench.lease_s)
         if all(worker.process.returncode is not None for worker in self._third_workers()):
@@ -80,6 +83,14 @@ class ThirdWorker(Freeze):
             await first_of(worker.process.wait(), timeout_s=deadline - loop.time())
         self._let_go_again = bench.history.add("tap", owner, "let-go", boundary=message.boundary)
         return Fate.DELIVER
+
+    async def _until_a_is_over(self) -> None:
+        """Until A's lease is gone, or would be: who asks for no lock, or does not wait for it, is in charge at once."""
+        bench, lease = self.bench, self.bench.a_lease
+        if lease is not None and lease.gone_ns is not None:
+            return
+        over_ns = (bench.struck_ns if lease is None else lease.granted_ns) + int(OVER_LEASES * bench.lease_s * 1e9)
+        await first_of(bench.lifted.wait(), timeout_s=max(0.0, (over_ns - now_ns()) / 1e9))
 
     def _third_workers(self) -> list[Worker]:
         return [worker for worker in self.bench.workers if worker.name == self._third]

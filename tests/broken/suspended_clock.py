@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
+
+import redis
 
 from harness.subject import Job
-from tests.broken.shop import LeaseLost, bill, locked
+from tests.broken.shop import LeaseLost, bill, locked, set_nx_px
 
 
 class CoarseClock:
@@ -23,12 +26,17 @@ class CoarseClock:
 
 
 def run(job: Job) -> None:
-    clock = CoarseClock(job.lease_s / 50)
+    clock, asked_at = CoarseClock(job.lease_s / 50), 0.0
 
-    with locked(job) as lock:
+    def acquire(store: redis.Redis, lock: str, owner: str, lease_ms: int) -> Any:
+        nonlocal asked_at
+        asked_at = clock.elapsed_s
+        return set_nx_px(store, lock, owner, lease_ms)
+
+    with locked(job, acquire=acquire) as lock:
 
         def check() -> None:
-            if clock.elapsed_s >= job.lease_s:
+            if clock.elapsed_s >= asked_at + job.lease_s:
                 raise LeaseLost
 
         bill(job, lock.store, check=check)
