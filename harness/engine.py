@@ -11,8 +11,9 @@ import contextlib
 import functools
 import itertools
 import secrets
+import traceback
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -166,7 +167,7 @@ class Engine:
         for spec in specs:
             if spec.id not in self.entries:
                 self.entries[spec.id] = Entry(spec, loop.create_future())
-                self._spawn(self._carry_out(self.entries[spec.id]))
+                self._spawn(self._guarded(self.entries[spec.id], self._carry_out))
 
     async def outcome(self, spec_id: str) -> Outcome:
         """The outcome of an experiment that was submitted. Raises KeyError."""
@@ -177,6 +178,14 @@ class Engine:
         if subject not in self._ready:
             self._ready[subject] = asyncio.ensure_future(self._baseline(subject))
         return await asyncio.shield(self._ready[subject])
+
+    async def _guarded(self, entry: Entry, work: Callable[[Entry], Awaitable[None]]) -> None:
+        """A defect of the harness that one experiment meets is that experiment's end, not the run's, and never a pass."""
+        try:
+            await work(entry)
+        except Exception as error:  # noqa: BLE001 (whatever it was, it has to be told, and the others go on)
+            told = "".join(traceback.format_exception(error))
+            self._finish(entry, failed(entry.spec, f"the harness failed: {type(error).__name__}: {error}\n{told}"))
 
     async def _carry_out(self, entry: Entry) -> None:
         spec = entry.spec
@@ -251,7 +260,7 @@ class Engine:
     async def _retry(self) -> None:
         try:
             while self._again and self.stack.room.idle:
-                await self._attempt(self._again.popleft())
+                await self._guarded(self._again.popleft(), self._attempt)
         finally:
             self._retrying = False
         self._maybe_retry()
