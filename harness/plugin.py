@@ -80,6 +80,7 @@ def pytest_cmdline_main(config: pytest.Config) -> pytest.ExitCode | int | None:
     if settings.doctor or settings.replay is not None:
         from harness import single
 
+        options.refuse_bad_company(config)
         return single.run(settings)
     return None
 
@@ -106,6 +107,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     wanted = [p[name] for p in params for name in ("experiment", "sweep") if name in p]
     if not wanted or session.config.option.collectonly:
         return
+    options.refuse_bad_company(session.config, session.items)
     siblings.refuse_imported()
     from harness import scenario
 

@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -149,7 +149,6 @@ def read(config: pytest.Config) -> Settings:
     """The settings of this run. Raises pytest.UsageError that names the option and the remedy."""
     values = {option.name: _raw(config, option) for option in OPTIONS}
     by_name = {option.name: option for option in OPTIONS}
-    _refuse_bad_company(config)
     if values["stack"] not in ("local", "compose"):
         raise pytest.UsageError(f"--harness-stack {values['stack']}: one of local, compose")
     ttl_ms = _number(
@@ -184,17 +183,26 @@ def read(config: pytest.Config) -> Settings:
     )
 
 
-def _refuse_bad_company(config: pytest.Config) -> None:
+def refuse_bad_company(config: pytest.Config, items: Sequence[pytest.Item] = ()) -> None:
+    """What no experiment can be run with: another system, reruns of failed tests. Raises pytest.UsageError.
+
+    Asked only where there are experiments: other tests of an environment that has lockproof are nobody's business.
+    """
     if sys.platform != "linux":
         raise pytest.UsageError(
             f"lockproof runs on Linux only, this is {sys.platform}: the witness of every fault is the Linux kernel "
             "(/proc, TCP_INFO). Run it in a Linux container or virtual machine"
         )
-    if config.pluginmanager.hasplugin("rerunfailures") and (getattr(config.option, "reruns", None) or 0) > 0:
-        raise pytest.UsageError(
-            "--reruns (pytest-rerunfailures) would hide a double charge that shows only sometimes: remove it. "
-            "Inconclusive experiments are run again by the harness itself"
-        )
+    if config.pluginmanager.hasplugin("rerunfailures"):
+        asked = {f"--{name}": config.getoption(name.replace("-", "_"), None) for name in ("reruns", "force-reruns")}
+        asked |= {"reruns in the ini": config.getini("reruns")}
+        asked |= {"@pytest.mark.flaky": any(item.get_closest_marker("flaky") is not None for item in items)}
+        for name, value in asked.items():
+            if str(value or 0) != "0":
+                raise pytest.UsageError(
+                    f"{name} (pytest-rerunfailures) would hide a double charge that shows only sometimes: remove it. "
+                    "Inconclusive experiments are run again by the harness itself"
+                )
 
 
 def _own_servers(values: Mapping[str, Any]) -> tuple[ServerUrl | None, ServerUrl | None]:
@@ -233,7 +241,7 @@ def _own_subject(callable_: str | None, command: str | None, cwd: str) -> Subjec
             )
         return Subject(_slug(f"{module}-{name}"), "callable", callable_)
     if command:
-        words = shlex.split(command)
+        words = _words("--harness-worker", command)
         if not words:
             raise pytest.UsageError("--harness-worker: the command is empty")
         program = words[0] if os.sep not in words[0] else str(Path(cwd, words[0]))
@@ -259,6 +267,13 @@ def variant(name: str) -> Subject:
     return Subject(name, "variant", f"{module}:run", LEASE_FACTORS.get(name, 1.0))
 
 
+def _words(flag: str, command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise pytest.UsageError(f"{flag} {command}: not a command of a shell's words ({error})") from None
+
+
 def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "subject"
 
@@ -266,7 +281,7 @@ def _slug(text: str) -> str:
 def _setup(value: str | None, cwd: str) -> str | None:
     if value is None or re.fullmatch(r"[\w.]+:[\w.]+", value):
         return value
-    words = shlex.split(value)
+    words = _words("--harness-setup", value)
     if not words or (shutil.which(words[0]) is None and not Path(cwd, words[0]).exists()):
         raise pytest.UsageError(f"--harness-setup {value}: no such program, and not MODULE:CALLABLE")
     return value
