@@ -180,7 +180,7 @@ class Engine:
         return await asyncio.shield(self._ready[subject])
 
     async def _guarded(self, entry: Entry, work: Callable[[Entry], Awaitable[None]]) -> None:
-        """A defect of the harness that one experiment meets is that experiment's end, not the run's, and never a pass."""
+        """A defect of the harness that one experiment meets ends that experiment, not the run, and is never a pass."""
         try:
             await work(entry)
         except Exception as error:  # noqa: BLE001 (whatever it was, it has to be told, and the others go on)
