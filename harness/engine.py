@@ -208,6 +208,8 @@ class Engine:
             return why
         if fault.own_redis is not None and self.stack.no_own_redis is not None:
             return self.stack.no_own_redis
+        if fault.refuses and self.stack.no_refusals is not None:
+            return self.stack.no_refusals
         return self.stack.no_second_postgres if fault.second_postgres else None
 
     async def _attempt(self, entry: Entry) -> None:

@@ -34,6 +34,8 @@ class Fault:
         """Why this fault at this place does not concern a subject; None where it does."""
         return None
 
+    refuses: ClassVar[bool] = False
+    """Whether it shows in a connection that Toxiproxy refuses or resets."""
     second_postgres: ClassVar[bool] = False
     """Whether it puts a PostgreSQL of the harness's beside the stack's."""
 

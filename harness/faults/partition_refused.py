@@ -13,6 +13,7 @@ class PartitionRefused(Partition):
 
     name = "partition-refused"
     title = "worker A is cut off from Redis: its connections are dropped and new ones refused"
+    refuses = True
     cut_off = "Redis lost the connection through A's link, and a new one was refused"
 
     async def cut(self, proxy: Proxy) -> None:

@@ -17,6 +17,7 @@ class PartitionReset(Partition):
 
     name = "partition-reset"
     title = "worker A is cut off from Redis: its connections are reset (RST), old and new"
+    refuses = True
     cut_off = "Redis lost the connection through A's link, and a new one was reset"
 
     async def cut(self, proxy: Proxy) -> None:

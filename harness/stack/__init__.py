@@ -50,8 +50,8 @@ class Stack(Protocol):
     """The servers that all experiments of a run share, and servers of their own for those that break them.
 
     redis and processor are there once start() has returned; postgres is None where there is none, with the reason in
-    no_postgres. beside has the servers that only some experiments ask for. no_own_redis, no_second_postgres: why
-    own_redis() or beside.second_postgres() cannot be;
+    no_postgres. beside has the servers that only some experiments ask for. no_own_redis, no_second_postgres,
+    no_refusals: why own_redis() or beside.second_postgres() cannot be, or a proxy of Toxiproxy's that refuses or resets;
     databases: those of redis that experiments may have; room: how many of what there is.
     """
 
@@ -66,6 +66,7 @@ class Stack(Protocol):
     no_postgres: str | None
     no_own_redis: str | None
     no_second_postgres: str | None
+    no_refusals: str | None
     room: Room
     databases: Sequence[int]
     beside: Beside

@@ -15,6 +15,7 @@ import psycopg
 import requests
 from docker import DockerClient
 from docker.models.containers import Container
+from redis.exceptions import RedisError
 from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_delay, wait_fixed
 
 from harness.advisory import AdvisoryWatch
@@ -47,6 +48,9 @@ from harness.stack.room import Needs, Room
 _UP_TIMEOUT_S = 900.0
 """Pulling the images, on the first use, included."""
 _READY_TIMEOUT_S = 60.0
+_DIRECT_TIMEOUT_S = 2.0
+PROXIED = "the containers are reached only through Docker's proxy, which accepts a connection whatever is behind it"
+"""Why a link that is refused or reset is not to be had, where the containers' own addresses are not reached."""
 MOST_OWN_SERVERS = 16
 """How many Redis containers are up at most for the experiments that break their server."""
 
@@ -64,7 +68,7 @@ class ComposeStack:
         self._cells: Cells
         self._reaper: Reaper | None = None
         self._deaths: Deaths | None = None
-        self.project = ""
+        self.project = self._network = ""
         self.directory = keeper.directory
         self.versions = Versions()
         self.advisory = AdvisoryWatch()
@@ -73,6 +77,7 @@ class ComposeStack:
         self.room = Room()
         self.databases: Sequence[int] = range(1, DATABASES)
         self.no_own_redis: str | None = None
+        self.no_refusals: str | None = PROXIED
         self.no_second_postgres: str | None = None
         self.redis: RedisServer
         self.processor: ProcessorControl
@@ -109,7 +114,8 @@ class ComposeStack:
         elif not self._held.enter_context(engine.locked(in_use_lock(found["redis"]), remove=True)):
             raise StackError(f"another run uses the Compose project {self.project}: wait for it, or take it down first")
         self._containers = found
-        site = Site(client, found["redis"].attrs["Config"]["Image"], f"{self.project}_{NETWORK}", owner)
+        self._network = f"{self.project}_{NETWORK}"
+        site = Site(client, found["redis"].attrs["Config"]["Image"], self._network, owner)
         self._cells = Cells(site, self.directory, self.project)
 
     async def _bring_up(self, owner: str) -> None:
@@ -129,8 +135,9 @@ class ComposeStack:
     # --- the servers ---
 
     async def _attach(self) -> None:
-        """Side by side; when one fails, nothing goes on behind its back."""
-        attaching = (self._attach_redis, self._attach_toxiproxy, self._attach_processor, self._attach_postgres)
+        """Redis first, the others side by side; when one fails, nothing goes on behind its back."""
+        await self._attach_redis()
+        attaching = (self._attach_toxiproxy, self._attach_processor, self._attach_postgres)
         tasks = [asyncio.ensure_future(attach()) for attach in attaching]
         try:
             await asyncio.gather(*tasks)
@@ -141,18 +148,39 @@ class ComposeStack:
             raise
 
     async def _attach_redis(self) -> None:
-        address = self._at("redis", PORTS["redis"])
-        self.redis = RedisServer(*address)
+        self.redis = RedisServer(*self._at("redis", PORTS["redis"]))
         await self.redis.ready()
+        if await self._find_direct_way():
+            await self.redis.disconnect()
+            self.redis = RedisServer(*self._at("redis", PORTS["redis"]))
+            await self.redis.ready()
         # Whatever an earlier run that was killed has left; nobody else's data is in a project of this name.
         await self.redis.client.flushall()
         self.versions.redis = self.redis.version
 
+    async def _find_direct_way(self) -> bool:
+        """Whether containers are reached at their own addresses, as they are where the engine is on this machine.
+
+        Behind a published port is Docker's proxy: it accepts for a server that refuses, ends in good order what the
+        server resets, and acknowledges what the server has not got.
+        """
+        here = RedisServer(engine.own_address(self._containers["redis"], self._network) or "", PORTS["redis"])
+        try:
+            async with asyncio.timeout(_DIRECT_TIMEOUT_S):
+                same = (await here.info("server"))["run_id"] == (await self.redis.info("server"))["run_id"]
+        except (TimeoutError, RedisError, OSError):
+            same = False
+        finally:
+            await here.disconnect()
+        if same:
+            self.no_refusals = None
+        return same
+
     async def _attach_toxiproxy(self) -> None:
-        host, port = self._at("toxiproxy", PORTS["toxiproxy"])
+        host, port = engine.published(self._containers["toxiproxy"], PORTS["toxiproxy"])
         listeners = engine.published_ports(self._containers["toxiproxy"])
         del listeners[PORTS["toxiproxy"]]
-        self._inside.update({outside: ("toxiproxy", number) for number, outside in listeners.items()})
+        listeners = {number: self._at("toxiproxy", number) for number in listeners}
         self.room = Room(Needs(len(listeners), MOST_OWN_SERVERS, len(self.databases)))
         self.toxiproxy = toxiproxy = ContainerToxiproxy(host, port, listeners, self._inside)
         await self._until(toxiproxy.ask_version, (ToxicError, requests.RequestException), "toxiproxy")
@@ -161,7 +189,7 @@ class ComposeStack:
 
     async def _attach_processor(self) -> None:
         payment = {role: self._at("processor", PORTS[role]) for role in ROLES}
-        host, port = self._at("processor", PORTS["control"])
+        host, port = engine.published(self._containers["processor"], PORTS["control"])
         self.processor = ProcessorControl(payment, f"http://{host}:{port}")
         await self._until(self.processor.health, (StackError,), "processor")
         self.processor.boot = (await self.processor.health())["boot"]
@@ -177,8 +205,11 @@ class ComposeStack:
         self.advisory.serve(postgres)
 
     def _at(self, service: str, port: int) -> Address:
-        """Where a server's port is on this host; Toxiproxy gets to know it as the containers do."""
+        """Where a server's port is for this host; Toxiproxy gets to know it as the containers do."""
         address = engine.published(self._containers[service], port)
+        own = engine.own_address(self._containers[service], self._network)
+        if self.no_refusals is None and own is not None:
+            address = own, port
         self._inside[address] = service, port
         return address
 

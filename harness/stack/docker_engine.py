@@ -53,6 +53,12 @@ def published(container: Container, port: int) -> Address:
     return ("127.0.0.1" if host in ("", "0.0.0.0", "::") else host), int(bound[0]["HostPort"])
 
 
+def own_address(container: Container, network: str) -> str | None:
+    """A container's address on one of its networks, None where it is not on that."""
+    found = container.attrs["NetworkSettings"]["Networks"].get(network) or {}
+    return found.get("IPAddress") or None
+
+
 def published_ports(container: Container) -> dict[int, Address]:
     """All ports of a container that are published, by its own number."""
     ports = container.attrs["NetworkSettings"]["Ports"]

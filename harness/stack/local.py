@@ -64,6 +64,7 @@ class LocalStack:
         self.no_postgres: str | None = None
         self.beside = Beside(keeper, keeper.directory)
         self.no_own_redis: str | None = None
+        self.no_refusals: str | None = None
         self.no_second_postgres: str | None = None
         self.room = Room()
         self.databases: Sequence[int] = range(1, DATABASES)

@@ -9,7 +9,8 @@ import pytest
 from docker import DockerClient
 
 from harness.history import now_ns
-from harness.stack import Address, StackError
+from harness.processes import Keeper
+from harness.stack import Address, StackError, docker_engine
 from harness.stack.compose import ComposeStack
 from harness.stack.docker_engine import published_ports
 from harness.stack.project import PORTS, SERVICES
@@ -61,6 +62,69 @@ def test_a_toxic_slows_what_goes_through_it_and_nothing_else(stack: ComposeStack
     assert slowed >= 300 > direct
 
 
+async def knock(address: Address) -> str:
+    """What a new connection meets."""
+    try:
+        reader, writer = await asyncio.open_connection(*address)
+        try:
+            writer.write(b"PING\r\n")
+            answer = await asyncio.wait_for(reader.readline(), 10)
+        finally:
+            writer.close()
+    except ConnectionRefusedError:
+        return "refused"
+    except ConnectionResetError:
+        return "reset"
+    return "open" if answer else "closed"
+
+
+def test_a_link_is_refused_and_reset_as_it_is_without_docker_s_proxy(
+    stack: ComposeStack, runner: asyncio.Runner
+) -> None:
+    if stack.no_refusals is not None:
+        pytest.skip(stack.no_refusals)
+
+    async def meet() -> list[str]:
+        proxy = await stack.toxiproxy.proxy(stack.redis.address)
+        try:
+            met = [await knock(proxy.address)]
+            await proxy.enable(False)
+            met.append(await knock(proxy.address))
+            await proxy.enable(True)
+            await proxy.add_toxic("reset_peer", "downstream", timeout=0)
+            return [*met, await knock(proxy.address)]
+        finally:
+            await stack.toxiproxy.give_back(proxy)
+
+    assert runner.run(meet()) == ["open", "refused", "reset"]
+
+
+def test_where_only_published_ports_are_reached_they_are_used_and_what_docker_s_proxy_hides_is_named(
+    client: DockerClient, runner: asyncio.Runner, keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMPOSE_PROJECT_NAME", "lockproof-not-up")
+    monkeypatch.setattr(docker_engine, "own_address", lambda container, network: "192.0.2.1")  # TEST-NET-1, nobody's
+
+    async def use() -> tuple[str | None, set[str], str, int]:
+        stack = ComposeStack(keeper)
+        await stack.start()
+        try:
+            assert stack.postgres is not None
+            proxy = await stack.toxiproxy.proxy(stack.redis.address)
+            hosts = {stack.redis.host, stack.postgres.host, proxy.address[0]}
+            hosts |= {host for host, _ in stack.processor.payment.values()}
+            return stack.no_refusals, hosts, await knock(proxy.address), len(await stack.postgres.lease())
+        finally:
+            await stack.stop()
+
+    why, hosts, met, length = runner.run(use())
+    assert why is not None
+    assert "Docker's proxy" in why
+    assert hosts == {"127.0.0.1"}
+    assert met == "open"
+    assert length > 0
+
+
 @pytest.mark.parametrize("link", ["processor", "postgres"])
 def test_toxiproxy_reaches_every_server_that_has_a_link(stack: ComposeStack, runner: asyncio.Runner, link: str) -> None:
     async def talk() -> bytes:
@@ -95,7 +159,9 @@ def test_a_listener_that_was_given_back_is_used_again(stack: ComposeStack, runne
 
     listeners = published_ports(stack._containers["toxiproxy"])
     del listeners[PORTS["toxiproxy"]]
-    assert runner.run(use_them_all()) == set(listeners.values())
+    used = runner.run(use_them_all())
+    assert len(used) == len(listeners)
+    assert {port for _, port in used} in (set(listeners), {port for _, port in listeners.values()})
 
 
 def test_a_server_that_toxiproxy_cannot_reach_is_refused_by_name(stack: ComposeStack, runner: asyncio.Runner) -> None:
