@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 
 from harness.spec import BadToken, Spec, Token
 
+CHARGE = "processor.post-v1-charges.1.request"
 NAMED = [
-    (
-        "naive-ttl:freeze@processor.post-v1-charges.1.request",
-        Token("naive-ttl", "freeze", "processor.post-v1-charges.1.request"),
-    ),
+    (f"naive-ttl:freeze@{CHARGE}", Token("naive-ttl", "freeze", CHARGE)),
     ("fencing:slow-charge@request-wire", Token("fencing", "slow-charge", "request-wire")),
     ("fencing:slow-charge@request-wire:run=3:seed=7", Token("fencing", "slow-charge", "request-wire", 3, 7)),
     ("fencing:slow-charge@request-wire:run=3", Token("fencing", "slow-charge", "request-wire", 3)),
@@ -33,8 +31,10 @@ def test_a_token_is_taken_apart(text: str, token: Token) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "naive-ttl", "naive-ttl:freeze", "naive-ttl@place", ":freeze@place", "a:b@", "A:b@c", "a:b@c:run=", "a:b@c:run=x",
-     "a:b@c:seed=1:run=2", "a:b@c:run=-1", "a:b@c d", "a:b@c;rm", "a:b@c:run=9999999999"],
+    [
+        "", "naive-ttl", "naive-ttl:freeze", "naive-ttl@place", ":freeze@place", "a:b@", "A:b@c", "a:b@c:run=",
+        "a:b@c:run=x", "a:b@c:seed=1:run=2", "a:b@c:run=-1", "a:b@c d", "a:b@c;rm", "a:b@c:run=9999999999",
+    ],
 )  # fmt: skip
 def test_what_is_no_token_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(BadToken, match="One looks like naive-ttl:freeze@"):
