@@ -208,7 +208,8 @@ class RedisLock:
         lease_ms = None if pttl < 0 else float(pttl)
         expires_ns = None if lease_ms is None else asked_ns + int(lease_ms * 1e6)
         if current is not None and text is not None and self._value is not None and text != self._value:
-            self._account.gone("redis", self._why_gone(current, asked_ns), self._expiry_of(asked_ns))
+            taken_ns = at_ns or asked_ns  # the next owner's grant is noted for this moment too
+            self._account.gone("redis", self._why_gone(current, taken_ns), self._expiry_of(taken_ns))
             current = None
         if current is None:
             granted_ns = self._unprobed_ns or at_ns or asked_ns
