@@ -7,8 +7,10 @@ Read by tests/test_banks.py and tests/soak.py, and by anyone who wants to run on
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness.network.resp import redis_label
 from harness.variants import watchdog
@@ -54,6 +56,12 @@ class Broken:
         if self.name.endswith(".py"):
             return ("--harness-worker", f"{sys.executable} tests/broken/{self.name}")
         return ("--harness-subject", f"tests.broken.{self.name}:run")
+
+    @property
+    def subject(self) -> str:
+        """The name that the harness gives it."""
+        words = self.subject_args[1].split()
+        return re.sub(r"[^a-z0-9]+", "-", "-".join(Path(word).name for word in words).lower())
 
     @property
     def keyword(self) -> str:

@@ -11,8 +11,12 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from tests.broken.expected import BANK, Broken
+import pytest
+
+from harness import Result
+from tests.broken.expected import BANK, SWEEP, Broken
 from tests.broken.running import run_scenarios
 
 HISTORIES = Path(__file__).parent / "histories"
@@ -40,14 +44,34 @@ def save(broken: Broken, experiment: dict[str, Any]) -> None:
 
 
 def record(broken: Broken) -> str:
-    """Runs the catching scenario and keeps its history; returns what came of it, in a line."""
+    """Makes the catching experiment and keeps its history; returns what came of it, in a line."""
+    experiment = _alone(broken) if broken.scenario == SWEEP else _in_its_scenario(broken)
+    if experiment is None or experiment["verdict"] != broken.verdict:
+        return f"{broken.name}: NOT recorded: {experiment and experiment['reason']}"
+    save(broken, experiment)
+    return f"{broken.name}: {experiment['id']}, {path_of(broken).stat().st_size} bytes"
+
+
+def _in_its_scenario(broken: Broken) -> dict[str, Any] | None:
     with tempfile.TemporaryDirectory() as report:
         run = run_scenarios(broken.arguments, Path(report), timeout_s=TIMEOUT_S)
     own = [e for e in run.experiments(*broken.caught_by) if e in run.of_own_subject()]
-    if not own or own[0]["verdict"] != broken.verdict:
-        return f"{broken.name}: NOT recorded: {own[0]['verdict'] if own else run.tail(5)}"
-    save(broken, own[0])
-    return f"{broken.name}: {own[0]['id']}, {path_of(broken).stat().st_size} bytes"
+    return own[0] if own else None
+
+
+def _alone(broken: Broken) -> dict[str, Any]:
+    """One experiment of a sweep, as --harness-replay makes it, without the hundred others."""
+    recorded: list[dict[str, Any]] = []
+
+    def keep(result: Result) -> str:
+        recorded.append(dict(result.record))
+        return result.record["reason"]
+
+    arguments = (*broken.subject_args, *broken.args)
+    token = f"{broken.subject}:{broken.fault}@{broken.place}"
+    with mock.patch.object(Result, "explained", keep):
+        pytest.main([*arguments, "--harness-replay", token])
+    return {**recorded[0], "id": f"{SWEEP}/{broken.subject}/{broken.fault}@{broken.place}"}
 
 
 if __name__ == "__main__":

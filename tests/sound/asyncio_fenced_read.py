@@ -67,9 +67,12 @@ async def run(job: Job) -> None:
         await asyncio.sleep(job.lease_s / 11)
 
     async def renew() -> None:
+        nonlocal valid_until
         while True:
             await asyncio.sleep(job.lease_s / 4)
-            await store.eval(EXTEND, 1, lock, owner, job.lock_ttl_ms)
+            asked_at = now()
+            if await store.eval(EXTEND, 1, lock, owner, job.lock_ttl_ms):
+                valid_until = asked_at + job.lease_s
 
     renewing = asyncio.create_task(renew())
     try:
