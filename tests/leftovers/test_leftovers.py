@@ -182,7 +182,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
         runs = Runs(pool, tmp_path_factory.mktemp("leftovers"))
         for item in request.session.items:
             if isinstance(item, pytest.Function) and item.function is test_nothing_is_left_after:
-                runs.ask(item.callspec.params["name"])
+                runs.ask(str(item.callspec.params["name"]))
         yield runs
 
 
