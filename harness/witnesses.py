@@ -136,15 +136,23 @@ def _log_against_tap(events: History) -> str | None:
 
 
 def _ledger_against_tap(events: History) -> str | None:
-    told = Counter(
-        event.who
+    told = [
+        event
         for event in events.select("reply", witness="tap")
         if event.detail.get("status") == 201 and _of_charge(event)
-    )
-    has = Counter(charge.who for charge in events.select("charge", witness="ledger"))
-    for who in sorted(told):
-        if told[who] > has[who]:
-            return f"{who} was told of {told[who]} new charges, but the ledger has {has[who]} of {who}'s"
+    ]
+    charges = events.select("charge", witness="ledger")
+    for who in sorted({event.who for event in told}):
+        news = [event for event in told if event.who == who]
+        made = [charge for charge in charges if charge.who == who]
+        if len(news) > len(made):
+            return f"{who} was told of {len(news)} new charges, but the ledger has {len(made)} of {who}'s"
+        for heard, charge in zip(news, made, strict=False):  # the n-th cannot be told before n were made
+            if heard.t_ms < charge.t_ms - CLOCK_TOLERANCE_MS:
+                return (
+                    f"{who} was told of a new charge {charge.t_ms - heard.t_ms:.0f} ms before the ledger had it: the "
+                    "clock of one of them is off"
+                )
     return None
 
 
