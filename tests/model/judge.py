@@ -70,12 +70,16 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """A request to charge that a worker's tap saw leave. answered: a reply came back; dropped: the tap lost it."""
+    """A request to charge that a worker's tap saw leave.
+
+    answered: a reply came back; told_ms: when it said that there was a new charge (201); dropped: the tap lost it.
+    """
 
     at_ms: float
     who: str
     answered: bool = True
     dropped: bool = False
+    told_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +192,10 @@ def _lies(history: History, charges: tuple[Charge, ...]) -> Iterator[str]:
         ledger, log = ({(c.id, c.who): c.at_ms for c in told} for told in (charges, history.log))
         if ledger.keys() != log.keys() or any(abs(log[one] - ledger[one]) > slack for one in log):
             yield "the ledger and the processor's log do not have the same charges"
+    for who in {departure.who for departure in history.departures or ()}:
+        told = [d.told_ms for d in history.departures or () if d.who == who and d.told_ms is not None]
+        if not _each_after(told, [charge.at_ms for charge in charges if charge.who == who], slack):
+            yield f"{who} was told of a charge that the ledger does not have, or not yet"
     if history.arrivals is None:
         return
     came = [arrival for arrival in history.arrivals if arrival.is_charge]

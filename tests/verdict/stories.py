@@ -183,7 +183,16 @@ FLAWS: dict[str, Flaw] = {
         s, p, lambda c: replace(c, outcome=c.outcome if c.outcome == "charge-committed" else None)
     ),
     "a charge that went past the tap": lambda s, p: _departures(s, p, lambda _: None),
+    "an arrival more than the tap saw leave": lambda s, _: replace(
+        s, came=s.came + tuple(replace(c, at=c.at + 3, outcome="charge-refused") for c in s.came[:1])
+    ),
     "a charge that arrived before it was sent": _late_clock,
+    "an answer that tells of a charge that is not there": lambda s, p: _departures(
+        s, p, lambda one: replace(one, status=201) if one.status == 409 else one
+    ),
+    "an answer before there was a charge": lambda s, p: _departures(
+        s, p, lambda one: replace(one, answered=one.at - p(st.integers(0, 9))) if one.status == 201 else one
+    ),
     "a token that was too low": _stale_token,
     "nothing landed": lambda s, _: replace(s, landed_by=frozenset()),
     "only the injector saw it land": lambda s, _: replace(s, landed_by=frozenset({"tap"}), meddled=True),
@@ -212,6 +221,7 @@ FLAWS: dict[str, Flaw] = {
 }  # fmt: skip
 
 HARMLESS = {
+    "an answer before there was a charge",
     "a charge at another time by the log", "a token that was too low", "an end before the strike",
     "a count too early", "two who hold the lock", "a lease over before it began",
     "a lease that nobody saw end", "an arrival that nobody noted",

@@ -141,7 +141,13 @@ def as_plain(story: Story) -> plain.History:
             plain.Arrival(came.at, came.who, came.token, not came.read, came.outcome is not None) for came in story.came
         ),
         departures=tuple(
-            plain.Departure(sent.at, sent.who, sent.answered is not None, sent.dropped)
+            plain.Departure(
+                sent.at,
+                sent.who,
+                sent.answered is not None,
+                sent.dropped,
+                sent.answered if sent.status == 201 else None,
+            )
             for sent in story.sent
             if sent.charge
         ),

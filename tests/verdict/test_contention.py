@@ -145,3 +145,10 @@ def test_a_baseline_needs_a_message_of_b_and_no_window() -> None:
     assert not judge(as_events(baseline)).contended
     assert judge(as_events(baseline)).kind == "inconclusive"
     assert judge(as_events(replace(baseline, sent=FROZEN.sent))).kind == "exactly-one"
+
+
+def test_where_nothing_goes_wrong_a_stall_decides_nothing() -> None:
+    """A baseline shows that the subject works at all; with a fault the same stall is a doubt."""
+    stalled = replace(FROZEN, stall_ms=800.0)
+    assert judge(as_events(stalled)).kind == "inconclusive"
+    assert judge(as_events(replace(stalled, baseline=True, landed_by=frozenset({"queue"})))).kind == "exactly-one"

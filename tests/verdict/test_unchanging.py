@@ -14,12 +14,14 @@ from model import judge as plain
 from harness.history import WHAT, WITNESSES, Event, History
 from harness.verdict import judge
 
+from . import FIXED
 from .stories import FLAWS, flawed, stories
 from .story import BARE, FROZEN, Came, Row, Sent, Story, as_events, as_plain
 
 SECOND = 7_000_000.25
 
 
+@FIXED
 @given(flawed())
 def test_a_shift_of_all_times_changes_nothing(story: Story) -> None:
     events = as_events(story)
@@ -27,6 +29,7 @@ def test_a_shift_of_all_times_changes_nothing(story: Story) -> None:
         assert judge([replace(event, t_ms=event.t_ms + shift) for event in events]) == judge(events)
 
 
+@FIXED
 @given(flawed(), st.integers(0, 1_000_000))
 def test_json_and_another_order_of_the_list_change_nothing(story: Story, seed: int) -> None:
     events = as_events(story)
@@ -68,6 +71,7 @@ AGAINST = "stall server-died not-started harness-failed not-landed killed proces
 """What speaks against a verdict: without it there may be one."""
 
 
+@FIXED
 @given(flawed(at_most=2), st.sampled_from(EVIDENCE))
 def test_taking_evidence_away_never_makes_a_pass(story: Story, kind: tuple[str, str]) -> None:
     events = as_events(story)
@@ -76,6 +80,7 @@ def test_taking_evidence_away_never_makes_a_pass(story: Story, kind: tuple[str, 
         assert judge(events).kind == plain.EXACTLY_ONE
 
 
+@FIXED
 @given(flawed(at_most=1), st.data())
 def test_an_event_that_got_lost_never_makes_a_pass(story: Story, data: st.DataObject) -> None:
     """Any one of them. B's own messages are left out: an answer that is missing looks like a wait."""
@@ -96,6 +101,7 @@ def test_an_event_that_got_lost_never_makes_a_pass(story: Story, data: st.DataOb
         assert judge(events).kind == plain.EXACTLY_ONE
 
 
+@FIXED
 @given(flawed(at_most=1), st.data())
 def test_a_detail_that_got_lost_never_makes_a_pass_and_never_raises(story: Story, data: st.DataObject) -> None:
     events = as_events(story)
@@ -123,11 +129,13 @@ nonsense = st.builds(
 )
 
 
+@FIXED
 @given(st.lists(nonsense, max_size=25))
 def test_nonsense_is_judged_without_raising_and_never_passes(events: list[Event]) -> None:
     assert judge(events).kind not in (plain.EXACTLY_ONE, plain.NO_CHARGE)
 
 
+@FIXED
 @given(stories(), st.lists(nonsense, max_size=4))
 def test_nonsense_in_between_does_not_raise(story: Story, more: list[Event]) -> None:
     judge([*as_events(story), *more])
@@ -159,6 +167,7 @@ DOUBTS = (
 """Flaws that cast doubt and do not mean that the harness itself is broken."""
 
 
+@FIXED
 @given(stories(), st.lists(st.sampled_from(DOUBTS), max_size=3), st.data())
 def test_a_second_charge_is_a_double_charge_whatever_else_went_wrong(
     story: Story, doubts: list[str], data: st.DataObject
@@ -172,12 +181,14 @@ def test_a_second_charge_is_a_double_charge_whatever_else_went_wrong(
     assert (found.kind, found.charges) == (plain.DOUBLE_CHARGE, len(twice.ledger))
 
 
+@FIXED
 @given(flawed(), st.data())
 def test_a_harness_that_failed_concludes_nothing(story: Story, data: st.DataObject) -> None:
     assert judge(as_events(replace(story, failed=True))).kind == plain.INCONCLUSIVE
     assert judge(as_events(replace(story, judged=None))).kind == plain.INCONCLUSIVE
 
 
+@FIXED
 @given(flawed(at_most=1), st.sampled_from(["customer", "amount", "currency", "invoice"]), st.data())
 def test_a_strange_charge_is_named_or_two_proper_ones_are(story: Story, field: str, data: st.DataObject) -> None:
     found = judge(as_events(FLAWS[f"a charge with a foreign {field}"](story, data.draw)))
@@ -190,6 +201,7 @@ def test_a_strange_charge_is_named_or_two_proper_ones_are(story: Story, field: s
 skews = st.fixed_dictionaries({who: st.integers(-2, 2) for who in ("queue", "tap", "redis", "processor", "ledger")})
 
 
+@FIXED
 @given(
     stories(), st.fixed_dictionaries({w: st.integers(-2, 2) for w in ("queue", "tap", "redis", "processor", "ledger")})
 )
@@ -200,6 +212,7 @@ def test_no_pass_rests_on_an_order_that_the_clocks_error_can_have_made(story: St
         assert plain.contended(replace(as_plain(story), clock_error_ms=0.0))
 
 
+@FIXED
 @given(
     stories(), st.fixed_dictionaries({w: st.integers(-2, 2) for w in ("queue", "tap", "redis", "processor", "ledger")})
 )
