@@ -70,6 +70,8 @@ def broken_row(entry: Broken, runs: int, report: Path) -> tuple[str, bool]:
 
 def _caught(done: Run, entry: Broken) -> Counter[str]:
     own = done.of_own_subject()
+    if entry.scenario == BASELINE:
+        return Counter([entry.verdict if any(e["verdict"] == entry.verdict for e in own) else "not caught"])
     return Counter(e["verdict"] for e in done.experiments(*entry.caught_by) if e in own)
 
 

@@ -144,7 +144,7 @@ def table() -> str:
     rows = []
     for broken in BANK:
         scenario, fault, place = broken.caught_by
-        caught = "the baseline" if scenario == BASELINE else f"{scenario}: {fault}@{place}"
+        caught = "the baseline, or the slow charge" if scenario == BASELINE else f"{scenario}: {fault}@{place}"
         file = broken.name if "." in broken.name else f"{broken.name}.py"
         rows.append(f"| {file} | {broken.report} | {caught} | {broken.verdict} | {broken.twin or '-'} |")
     return "\n".join(rows)
