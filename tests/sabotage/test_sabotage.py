@@ -221,11 +221,15 @@ BROKEN: dict[str, tuple[Sabotage, str]] = {
         Sabotage("freeze", "paid-read-reply", subject="escape-charge"),
         "the fault did not land",
     ),
+    "a child that left the family goes on after A was killed": (
+        Sabotage("crash", "paid-read-reply", subject="escape-charge"),
+        "the fault did not land",
+    ),
     "B cannot be started": (
         Sabotage("slow-charge", "before-commit", accident_of_b("cannot start")),
         "out of processes",
     ),
-    "B dies at start": (Sabotage("slow-charge", "before-commit", accident_of_b("dies")), "B"),
+    "B dies at start": (Sabotage("slow-charge", "before-commit", accident_of_b("dies")), "B never contended"),
     "the tap forwards a request that it should hold": (
         Sabotage("hold", "charge-request", leaky_tap),
         "the fault did not land: the kernel counts 0 bytes",
