@@ -108,6 +108,12 @@ def ran_ns(pids: list[int]) -> int:
     return total
 
 
+def runnable() -> int:
+    """How many threads of the machine run, or wait for a CPU, at this moment (proc(5): /proc/loadavg)."""
+    with open("/proc/loadavg", "rb") as file:
+        return int(file.read().split()[3].partition(b"/")[0])
+
+
 def send_signal(pids: list[int], number: int) -> None:
     """Signals each process that still is there."""
     for pid in pids:

@@ -1,7 +1,7 @@
 """The watch on the machine: load must not decide a verdict, so it is measured, kept low, and told.
 
-Two measures: how late the harness's own timers fire, and how long the servers waited for a CPU (/proc/PID/schedstat).
-Workers' own waits are read when they end (harness/bench.py).
+Three measures: how late the harness's own timers fire, how many threads want a CPU (/proc/loadavg), and how long the
+servers waited for one (/proc/PID/schedstat). Workers' own waits are read when they end (harness/bench.py).
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ _KEPT_MS = 20.0
 _CALM_MS = 6.0
 _BUSY_MS = 15.0
 _APART_S = 0.004
+_RUNNABLE_PER_CPU = 4
+"""More threads than this wanting each CPU, and a worker waits longer for one than its work takes."""
+_LEAST_IN_FLIGHT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class Monitor:
         self._task: asyncio.Task[None] | None = None
         self.lateness_ms = 0.0
         """How late timers fire, averaged over about a tenth of a second."""
+        self.runnable = 0.0
+        """How many threads of the whole machine want a CPU now, averaged likewise."""
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._watch())
@@ -59,6 +64,7 @@ class Monitor:
             self.lateness_ms += (max(0.0, late_ms) - self.lateness_ms) / 10
             if late_ms > _KEPT_MS:
                 self._stalls.append(Stall(now_ns(), late_ms, "the harness"))
+            self.runnable += (kernel.runnable() - self.runnable) / 10
             ticks += 1
             if ticks % _SERVERS_EVERY == 0:
                 self._look_at_servers()
@@ -124,7 +130,10 @@ class Gate:
     def _has_room(self) -> bool:
         if self._pinned is not None:
             return self.in_flight < self._pinned
-        return self.in_flight < int(self.limit) and self._monitor.lateness_ms <= _BUSY_MS
+        if self.in_flight < _LEAST_IN_FLIGHT:
+            return True
+        crowded = self._monitor.runnable > _RUNNABLE_PER_CPU * (os.cpu_count() or 1)
+        return self.in_flight < int(self.limit) and self._monitor.lateness_ms <= _BUSY_MS and not crowded
 
     def _adapt(self) -> None:
         if now_ns() - self._adapted_ns < 100_000_000:
