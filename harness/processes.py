@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -303,6 +304,7 @@ class Keeper(Spawner):
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)  # of a keeper that was killed before it could
 
 
 _KEEPER = (

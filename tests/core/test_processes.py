@@ -157,6 +157,7 @@ def test_when_the_keeper_is_killed_nothing_can_be_started_and_nobody_waits_for_e
         with pytest.raises(HarnessError, match="keeper process is gone"):
             await made.spawn(["true"])
         made.shut_down()
+        assert not made.directory.exists()
 
     run(test())
 
