@@ -4,18 +4,28 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 BIN := $(VENV)/bin
 
-.PHONY: scenarios test check clean
+.PHONY: scenarios test check soak benchmarks screenshots clean
 
 scenarios: $(STAMP)
 	$(BIN)/python -m pytest scenarios/ $(ARGS)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest tests/ scenarios/ $(ARGS)
+	$(BIN)/python -m pytest scenarios/ tests/ $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy conftest.py
+
+soak: $(STAMP)
+	$(BIN)/python tests/soak.py $(ARGS)
+
+benchmarks: $(STAMP)
+	$(BIN)/python -m benchmarks.throughput $(ARGS)
+
+screenshots: $(STAMP)
+	$(BIN)/python tests/report/screenshots.py $(ARGS)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'

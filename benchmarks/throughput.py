@@ -151,8 +151,8 @@ def tell(report: dict[str, Any]) -> None:
         found = searches(measured)
         if found:
             print(
-                f"  first hole after {found['sweep_first']} experiments of the sweep, {found['random_first']:.1f} drawn at "
-                f"random; all after {found['sweep_all']}, {found['random_all']:.0f} at random"
+                f"  first hole after {found['sweep_first']} experiments of the sweep, {found['random_first']:.1f} "
+                f"drawn at random; all after {found['sweep_all']}, {found['random_all']:.0f} at random"
             )
 
 

@@ -73,6 +73,10 @@ class Bench:
     """Told of every message: (worker, message)."""
     struck: asyncio.Event = field(default_factory=asyncio.Event)
     lifted: asyncio.Event = field(default_factory=asyncio.Event)
+    a_known: asyncio.Event = field(default_factory=asyncio.Event)
+    """Worker A's process is known."""
+    b_asked: asyncio.Event = field(default_factory=asyncio.Event)
+    """B's first message has reached its tap."""
     charge_left: asyncio.Event = field(default_factory=asyncio.Event)
     """A's charge request has reached its tap."""
     env: dict[str, str] = field(default_factory=dict)
@@ -157,6 +161,8 @@ class Bench:
 
     def _noting(self, worker: str) -> Callable[[Message], None]:
         def note(message: Message) -> None:
+            if worker == "B":
+                self.b_asked.set()
             detail: dict[str, Any] = {"boundary": message.boundary}
             if message.side == "request":
                 if message.link == "redis" and "args" in message.info:
@@ -260,6 +266,8 @@ class Bench:
         output.started()
         worker = Worker(name, delivery, process, output)
         self.workers.append(worker)
+        if name == "A":
+            self.a_known.set()
         return worker
 
     def _said(self, name: str, said: dict[str, Any]) -> None:

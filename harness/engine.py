@@ -393,7 +393,7 @@ class Engine:
     @property
     def settled(self) -> bool:
         """Whether everything that was submitted is done."""
-        learning = [*self._sweeps.values(), *self._ready.values(), *self._rehearsed.values()]
+        learning: list[asyncio.Future[Any]] = [*self._sweeps.values(), *self._ready.values(), *self._rehearsed.values()]
         return all(entry.done.done() for entry in self.entries.values()) and all(task.done() for task in learning)
 
     def _spawn(self, work: Any) -> None:

@@ -121,6 +121,8 @@ class JobQueue:
         bench = self.bench
         stop_ns = now_ns() + int(MOST_LEASES * bench.lease_s * 1e9)
         await first_of(bench.struck.wait(), a.process.wait(), timeout_s=MOST_LEASES * bench.lease_s)
+        left_s = (stop_ns - now_ns()) / 1e9
+        await first_of(bench.b_asked.wait(), asyncio.shield(b), timeout_s=max(0.0, left_s))
         endless_s = ENDLESS_LEASES * bench.lease_s
         await asyncio.wait([b], timeout=endless_s)
         while not b.done() and now_ns() < stop_ns and not self._endless():

@@ -242,7 +242,7 @@ class Keeper(Spawner):
         with theirs:
             process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _KEEPER, str(Path(__file__).parents[1]), str(directory)],
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 start_new_session=True,
             )
         keeper = cls(ours, "keeper")

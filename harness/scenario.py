@@ -108,7 +108,7 @@ def parameter(item: Declared) -> Any:
     name = f"{spec.subject}-{spec.place}" + (f"-run{spec.run}" if spec.run > 1 else "")
     marks = []
     if spec.expected != EXACTLY_ONE:
-        marks.append(pytest.mark.xfail(strict=True, raises=RAISES[spec.expected], reason=spec.hole))
+        marks.append(pytest.mark.xfail(strict=True, raises=RAISES[spec.expected], reason=spec.hole or ""))
     return pytest.param(item, id=name, marks=marks)
 
 

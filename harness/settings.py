@@ -321,5 +321,5 @@ def _flags(values: Mapping[str, Any], by_name: Mapping[str, Option]) -> str:
 
 
 def _shown(name: str, value: str) -> str:
-    """An option as it may be printed: a URL without its password, for which HARNESS_REDIS_URL and the like are there."""
+    """An option as it may be printed: a URL without its password (HARNESS_REDIS_URL and the like are for that)."""
     return without_secrets(value) if name.endswith("-url") else value

@@ -140,8 +140,10 @@ class Sweep:
         found = [point.told for point in self.points if point.told is not None]
         wanted = len(self.boundaries) * len(self.faults) * self.runs
         if wanted != len(self.points) or not wanted:
-            found.append(f"{len(self.boundaries)} boundaries x {len(self.faults)} faults x {self.runs} runs are {wanted} "
-                         f"experiments, but {len(self.points)} were reported")  # fmt: skip
+            found.append(
+                f"{len(self.boundaries)} boundaries x {len(self.faults)} faults x {self.runs} runs are {wanted} "
+                f"experiments, but {len(self.points)} were reported"
+            )
         known = set(self.boundaries)
         gone = [f"{fault}@{boundary}" for fault, boundary in self.declared if boundary not in known]
         if gone:

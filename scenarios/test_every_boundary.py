@@ -102,7 +102,7 @@ HOLES = {
         )
     ),
 }
-"""None for fenced-read, idempotency-key and reserve-confirm: the processor itself is asked, or told, what was charged."""
+"""None for fenced-read, idempotency-key and reserve-confirm: the processor is asked, or told, what was charged."""
 
 
 @sweeps(HOLES)

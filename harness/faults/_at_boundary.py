@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from harness.bench import Bench
 from harness.faults import HELD_LEASES, Fault, boundary_of
 from harness.jobqueue import first_of
@@ -9,24 +11,37 @@ from harness.network.tap import Fate, Message
 from harness.profile import Profile
 from harness.verdict import STALL_FRACTION
 
+_GOODBYE = "postgres.terminate."
+
 
 class AtBoundary(Fault):
     """A fault that strikes when A's message crosses a boundary: the message is held while strike() runs."""
 
     boundary: str
+    needs_a: ClassVar[bool] = False
+    """It does something to A itself, which must not have ended before."""
 
     @classmethod
     def inapplicable(cls, profile: Profile, place: str) -> str | None:
         if boundary_of(profile, place) is None:
             return f"the baseline found no message of this subject that is its {place}"
+        if cls.needs_a and place.startswith(_GOODBYE):
+            return (
+                "A does not wait for an answer to its goodbye to PostgreSQL: it may have ended before it can be stopped"
+            )
         return None
 
     async def arm(self) -> None:
         bench = self.bench
         self.boundary = boundary_of(bench.profile, bench.spec.place) or bench.spec.place
-        bench.at_boundary[self.boundary] = self.strike
+        bench.at_boundary[self.boundary] = self._strike_once_a_is_known
         if self.boundary in bench.profile.held_boundaries:
             hold_charge(bench)
+
+    async def _strike_once_a_is_known(self, message: Message) -> Fate:
+        """A fast worker sends its first message before whoever forked it has told its pid."""
+        await self.bench.a_known.wait()
+        return await self.strike(message)
 
     async def strike(self, message: Message) -> Fate:
         """The message is here; what becomes of it is returned."""
@@ -64,7 +79,8 @@ def went_on(bench: Bench, stopped_ms: float, until_ms: float) -> str | None:
 def hold_charge(bench: Bench) -> None:
     """Holds A's charge request for as long as the fault stands: long enough for A's lease to be renewed.
 
-    A request held at a crash is never delivered. Where the fault does not strike it is let go after 1.2 leases, as in the run that the renewals were learned from.
+    A request held at a crash is never delivered. Where the fault does not strike it is let go after 1.2 leases, as in
+    the run that the renewals were learned from.
     """
     charge = f"{bench.profile.points['charge']}.request"
 

@@ -20,6 +20,7 @@ class Crash(AtBoundary):
 
     name = "crash"
     title = "worker A is killed (SIGKILL) while a message is under way"
+    needs_a = True
     recovers_from = "killed"
 
     async def arm(self) -> None:

@@ -23,6 +23,7 @@ class Freeze(AtBoundary):
 
     name = "freeze"
     title = "worker A is stopped (SIGSTOP) while a message is under way, and wakes up believing it still has the lock"
+    needs_a = True
 
     async def arm(self) -> None:
         await super().arm()

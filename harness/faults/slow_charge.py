@@ -81,6 +81,11 @@ class SlowCharge(Fault):
         for worker in ("A", "B"):
             self.bench.upstreams.pop((worker, "processor"), None)
 
+    async def afterwards(self) -> None:
+        """A worker that gave up before its answer came has ended by now."""
+        if self.bench.struck.is_set():
+            self._over()
+
     async def clean_up(self) -> None:
         for proxy in self._proxies:
             await self.bench.stack.toxiproxy.give_back(proxy)

@@ -51,7 +51,7 @@ class Stack(Protocol):
 
     redis and processor are there once start() has returned; postgres is None where there is none, with the reason in
     no_postgres. beside has the servers that only some experiments ask for. no_own_redis, no_second_postgres,
-    no_refusals: why own_redis() or beside.second_postgres() cannot be, or a proxy of Toxiproxy's that refuses or resets;
+    no_refusals: why own_redis() or beside.second_postgres() cannot be, or a Toxiproxy that refuses or resets;
     databases: those of redis that experiments may have; room: how many of what there is.
     """
 

@@ -68,8 +68,8 @@ class PgBouncer:
     ) -> int:
         """Starts it in front of the PostgreSQL at server (host, port), for databases of any name; returns its port.
 
-        It connects as user, and that is who may connect to it, with the same password. Raises ServerUnavailable where there is no
-        PgBouncer, or none that starts, with the reason.
+        It connects as user, and that is who may connect to it, with the same password. Raises ServerUnavailable where
+        there is no PgBouncer, or none that starts, with the reason.
         """
         self._login = user, password
         account = server_account()

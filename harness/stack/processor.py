@@ -52,7 +52,8 @@ class ProcessorControl:
             )
             if response.status != 200:
                 raise StackError(
-                    f"the processor's control address answered {response.status} to {method} {path}: {response.data[:300]!r}"
+                    f"the processor's control address answered {response.status} to {method} {path}: "
+                    f"{response.data[:300]!r}"
                 )
             return json.loads(response.data)
 
