@@ -1,7 +1,8 @@
 """Every broken subject is caught where it must be, and sound ones are not accused. The long form is make soak.
 
 Each runs as a user would run it, in a pytest of its own, several side by side. A broken subject is restricted with -k
-to the scenario that must catch it; with it runs the built-in variant that differs from it by the bug alone, and passes.
+to the scenario that must catch it, or one of a sweep's experiments is replayed. With it runs the built-in variant that
+differs from it by the bug alone, and passes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.broken.expected import BANK as BROKEN
-from tests.broken.expected import BASELINE, Broken
+from tests.broken.expected import BASELINE, SWEEP, Broken
 from tests.broken.running import Run, run_scenarios
 from tests.sound.expected import BANK as SOUND
 from tests.sound.expected import Sound
@@ -28,6 +29,12 @@ Runs = dict[str, Future[Run]]
 
 def _by_name(entry: Broken | Sound) -> str:
     return entry.name
+
+
+def _arguments(entry: Broken | Sound) -> tuple[str, ...]:
+    if isinstance(entry, Sound):
+        return (*entry.subject_args, "-k", SMALL_SELECTION)
+    return entry.replay if entry.scenario == SWEEP else entry.arguments
 
 
 @pytest.fixture(scope="module")
@@ -53,13 +60,12 @@ def wanted(request: pytest.FixtureRequest, start: Callable[[str, tuple[str, ...]
         callspec = getattr(item, "callspec", None)
         if item.path == request.path and callspec is not None:
             entry = callspec.params["entry"]
-            arguments = entry.arguments if isinstance(entry, Broken) else (*entry.subject_args, "-k", SMALL_SELECTION)
-            start(entry.name, arguments)
+            start(entry.name, _arguments(entry))
     name: str = request.node.callspec.params["entry"].name
     return start(name, ()).result()
 
 
-@pytest.mark.parametrize("entry", BROKEN, ids=_by_name)
+@pytest.mark.parametrize("entry", [entry for entry in BROKEN if entry.scenario != SWEEP], ids=_by_name)
 def test_a_broken_subject_is_caught_where_it_must_be(entry: Broken, wanted: Run) -> None:
     own = wanted.of_own_subject()
     if entry.scenario == BASELINE:
@@ -73,6 +79,14 @@ def test_a_broken_subject_is_caught_where_it_must_be(entry: Broken, wanted: Run)
     assert caught[0]["landed"], caught[0]["reason"]
     assert caught[0]["contended"], caught[0]["reason"]
     assert f"--harness-replay {caught[0]['subject']}:{caught[0]['fault']}@{caught[0]['place']}" in wanted.output
+
+
+@pytest.mark.parametrize("entry", [entry for entry in BROKEN if entry.scenario == SWEEP], ids=_by_name)
+def test_a_broken_subject_is_caught_by_the_experiment_of_a_sweep_that_must(entry: Broken, wanted: Run) -> None:
+    """As `pytest scenarios/ --harness-replay` makes it; make soak has the whole sweeps."""
+    assert wanted.status == pytest.ExitCode.TESTS_FAILED, wanted.tail()
+    assert {"double-charge": "charged twice", "no-charge": "never charged"}[entry.verdict] in wanted.output
+    assert "seen to have landed" in wanted.output
 
 
 @pytest.mark.parametrize("entry", [entry for entry in BROKEN if entry.runs_beside_twin], ids=_by_name)

@@ -17,6 +17,7 @@ from harness.history import now_ns
 from harness.jobqueue import first_of
 from harness.network.tap import Fate, Handler, Message
 from harness.profile import Profile
+from harness.witnesses import CLOCK_TOLERANCE_MS
 
 ACQUIRE_REPLY = "acquire-reply"
 PLACES = (ACQUIRE_REPLY, "paid-read-reply", "charge-request")
@@ -45,6 +46,8 @@ class ThirdWorker(Freeze):
         if bench.spec.place == ACQUIRE_REPLY:
             at_acquire(bench, "reply", self.strike)
         self._in_charge: str | None = None
+        self._third_asks = asyncio.Event()
+        bench.on_message.append(self._watch)
         await bench.open_links("C")
         for worker in ("B", "C"):
             bench.link(worker, "processor").interceptor = functools.partial(self._intercept, worker)
@@ -60,10 +63,14 @@ class ThirdWorker(Freeze):
         await self.bench.struck.wait()
         await self.bench.deliver("C")
 
+    def _watch(self, worker: str, message: Message) -> None:
+        if self._in_charge is not None and worker == self._third and message.side == "request":
+            self._third_asks.set()
+
     def _intercept(self, worker: str, message: Message) -> Handler | None:
         charged = message.label == _CHARGE and message.side == "reply" and message.info.get("status", 500) < 300
         standing = self.bench.struck.is_set() and not self.bench.lifted.is_set()
-        if not charged or not standing or self._in_charge is not None:
+        if not charged or not standing or self._in_charge is not None or not self._a_is_over():
             return None
         self._in_charge, self._third = worker, "C" if worker == "B" else "B"
         return self._wake_a
@@ -72,9 +79,10 @@ class ThirdWorker(Freeze):
         """A charge is committed, its answer is held: A wakes up and ends, and the third gets what A leaves behind."""
         bench, owner = self.bench, self._in_charge or "?"
         bench.history.add("tap", owner, "held", boundary=message.boundary)
-        await self._until_a_is_over()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + IN_CHARGE_LEASES * bench.lease_s
+        await first_of(self._third_asks.wait(), timeout_s=A_ENDS_WITHIN_LEASES * bench.lease_s / 2)
+        await first_of(bench.lifted.wait(), timeout_s=4 * CLOCK_TOLERANCE_MS / 1000)  # clearly before, by any clock
         await super().lift()
         await first_of(bench.a.process.wait(), timeout_s=A_ENDS_WITHIN_LEASES * bench.lease_s)
         if all(worker.process.returncode is not None for worker in self._third_workers()):
@@ -84,13 +92,13 @@ class ThirdWorker(Freeze):
         self._let_go_again = bench.history.add("tap", owner, "let-go", boundary=message.boundary)
         return Fate.DELIVER
 
-    async def _until_a_is_over(self) -> None:
-        """Until A's lease is gone, or would be: who asks for no lock, or does not wait for it, is in charge at once."""
+    def _a_is_over(self) -> bool:
+        """Whether A's lease is gone, or would be: who asks for no lock charges before that, and is not meant."""
         bench, lease = self.bench, self.bench.a_lease
         if lease is not None and lease.gone_ns is not None:
-            return
-        over_ns = (bench.struck_ns if lease is None else lease.granted_ns) + int(OVER_LEASES * bench.lease_s * 1e9)
-        await first_of(bench.lifted.wait(), timeout_s=max(0.0, (over_ns - now_ns()) / 1e9))
+            return True
+        began_ns = bench.struck_ns if lease is None else lease.granted_ns
+        return now_ns() > began_ns + int(OVER_LEASES * bench.lease_s * 1e9)
 
     def _third_workers(self) -> list[Worker]:
         return [worker for worker in self.bench.workers if worker.name == self._third]

@@ -85,6 +85,11 @@ class Broken:
         return (*self.subject_args, *twin, "-k", self.keyword, *self.args)
 
     @property
+    def replay(self) -> tuple[str, ...]:
+        """The same for the one experiment of a sweep that must catch it, without the hundred others."""
+        return (*self.subject_args, *self.args, "--harness-replay", f"{self.subject}:{self.fault}@{self.place}")
+
+    @property
     def caught_by(self) -> tuple[str, str, str]:
         """(scenario, fault, place) as results.json has them."""
         return self.scenario, "none" if self.scenario == BASELINE else self.fault or self.scenario, self.place
@@ -130,7 +135,7 @@ BANK = (
            args=SHORT),
     Broken("lock_on_pooled_session", "pgbouncer#102, authentik#23876", "slow-charge", "before-commit", "pg-advisory"),
     Broken("released_by_fork", "filelock#634, sherlock 0.4.1", "slow-charge", "before-commit", "watchdog"),
-    Broken("post_retried_on_timeout", "mollie-api-python#325", "slow-charge", "after-commit", "watchdog"),
+    Broken("post_retried_on_timeout", "mollie-api-python#325", "slow-charge", "reply-wire", "watchdog"),
     Broken("slow_success_retried", "akash-network/console#3449", "slow-charge", "reply-wire", "watchdog"),
     Broken("key_per_delivery", "woocommerce-gateway-stripe#489, #3725", "crash", "charge-reply", "idempotency-key"),
     Broken("key_per_attempt", "square-mcp-server#31, pympp#155", "lost-reply", "reset", None),

@@ -67,10 +67,8 @@ def _alone(broken: Broken) -> dict[str, Any]:
         recorded.append(dict(result.record))
         return result.record["reason"]
 
-    arguments = (*broken.subject_args, *broken.args)
-    token = f"{broken.subject}:{broken.fault}@{broken.place}"
     with mock.patch.object(Result, "explained", keep):
-        pytest.main([*arguments, "--harness-replay", token])
+        pytest.main(list(broken.replay))
     return {**recorded[0], "id": f"{SWEEP}/{broken.subject}/{broken.fault}@{broken.place}"}
 
 

@@ -66,13 +66,18 @@ async def run(job: Job) -> None:
             give_up("no lock in time")
         await asyncio.sleep(job.lease_s / 11)
 
+    done = asyncio.Event()
+
     async def renew() -> None:
+        """Ends by being told. A cancel that meets a command under way can get lost in the client."""
         nonlocal valid_until
-        while True:
-            await asyncio.sleep(job.lease_s / 4)
-            asked_at = now()
-            if await store.eval(EXTEND, 1, lock, owner, job.lock_ttl_ms):
-                valid_until = asked_at + job.lease_s
+        while not done.is_set():
+            try:
+                await asyncio.wait_for(done.wait(), job.lease_s / 4)
+            except TimeoutError:
+                asked_at = now()
+                if await store.eval(EXTEND, 1, lock, owner, job.lock_ttl_ms):
+                    valid_until = asked_at + job.lease_s
 
     renewing = asyncio.create_task(renew())
     try:
@@ -85,7 +90,7 @@ async def run(job: Job) -> None:
     except Stale:
         return
     finally:
-        renewing.cancel()
+        done.set()
         await asyncio.gather(renewing, return_exceptions=True)
         await store.eval(RELEASE, 1, lock, owner)
         await store.aclose()
