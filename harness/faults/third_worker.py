@@ -27,6 +27,7 @@ A_ENDS_WITHIN_LEASES = 0.35
 IN_CHARGE_LEASES = 0.65
 """How long the answer to the next owner's charge is held at most: it is slow, but within its own lease."""
 _CHARGE = "post-v1-charges"
+_CHARGED = ("charge-committed", "charge-replayed")
 
 
 @register
@@ -112,9 +113,10 @@ class ThirdWorker(Freeze):
         bench, owner = self.bench, self._in_charge
         if owner is None or bench.history.select("not-landed"):
             return
-        committed = bench.history.select("charge-committed", who=owner, witness="processor")
+        log = bench.history
+        charged = [e for what in _CHARGED for e in log.select(what, who=owner, witness="processor")]
         asked = bench.history.select("request", who=self._third, witness="tap")
-        if not committed or committed[0].t_ms > self._lifted.t_ms:
+        if not any(event.t_ms < self._lifted.t_ms for event in charged):
             bench.not_landed(f"the processor did not have {owner}'s charge when A woke up")
         elif not any(self._lifted.t_ms < event.t_ms < self._let_go_again.t_ms for event in asked):
             bench.not_landed(f"{self._third} asked nobody anything while {owner} was charging and A awake")
