@@ -43,7 +43,7 @@ from harness.sweep import BoundaryHoles
 from harness.variants import NEED_POSTGRES
 from harness.verdict import NO_FAULT
 
-MOST_ATTEMPTS = 3
+MOST_ATTEMPTS = 5
 MOST_IN_FLIGHT = 400
 BASELINE = "baseline"
 CONTROL = "naive-ttl"
