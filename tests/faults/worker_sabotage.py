@@ -27,7 +27,8 @@ class WokenMeanwhile(Freeze):
 
     async def lift(self) -> None:
         kernel.send_signal(self._pids, signal.SIGCONT)
-        await asyncio.sleep(0.05)
+        while kernel.ran_ns(self._pids) == self._ran_ns:
+            await asyncio.sleep(0)
         kernel.send_signal(self._pids, signal.SIGSTOP)
         while not kernel.all_stopped(self._pids):
             await asyncio.sleep(0.001)

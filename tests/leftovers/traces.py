@@ -14,7 +14,7 @@ from pathlib import Path
 from harness import kernel
 
 _VARIABLE = "LOCKPROOF_TEST_MARK"
-_RUN_DIRECTORY = re.compile(rb"(/[\w./-]*?/lockproof-(?!cache)[^/\0,\s]+)")
+_RUN_DIRECTORY = re.compile(rb"(/[\w./-]*?/lockproof-(?!cache|ci\b)[^/\0,\s]+)")
 _TCP_LISTEN = "0A"
 
 
