@@ -23,6 +23,7 @@ def _without(recorded: dict[str, Any], what: str) -> History:
 def test_a_recorded_history_is_judged_as_it_was(broken: Broken) -> None:
     recorded = load(broken)
     verdict = judge(History.from_json(recorded["events"]))
+    assert (recorded["fault"], recorded["place"]) == broken.caught_by[1:]
     assert (verdict.kind, verdict.charges) == (broken.verdict, recorded["charges"])
 
 
