@@ -10,7 +10,8 @@ scenarios: $(STAMP)
 	$(BIN)/python -m pytest scenarios/ $(ARGS)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest scenarios/ tests/ $(ARGS)
+	$(BIN)/python -m pytest scenarios/ $(ARGS)
+	$(BIN)/python -m pytest tests/ -n 3 $(TESTS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

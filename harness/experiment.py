@@ -56,6 +56,7 @@ class Experiment:
         self._observer = observer
         self._started_s = time.monotonic()
         self._account: Account | None = None
+        self._armed = False
 
     async def run(self) -> Outcome:
         """Runs to the end, whatever happens: what goes wrong in the harness is an inconclusive verdict."""
@@ -70,7 +71,8 @@ class Experiment:
             bench.history.add("queue", "fault", "harness-failed", reason=f"{type(error).__name__}: {error}")
         finally:
             try:
-                await fault.clean_up()
+                if self._armed:
+                    await fault.clean_up()
                 await bench.close()
             except (HarnessError, StackError, RedisError, OSError) as error:
                 bench.history.add("queue", "fault", "harness-failed", reason=f"while cleaning up: {error}")
@@ -83,6 +85,7 @@ class Experiment:
             self._observer.watch()
         if self._setup is not None:
             await self._setup(bench.direct_job().to_env())
+        self._armed = True
         await fault.arm()
         await JobQueue(bench, self._charges).run(fault.lift)
         delivered = len(bench.workers)

@@ -60,8 +60,10 @@ class _Charges:
             answer = await self._processor.charge(visit)
             if answer.silent_until is None:
                 headers = {"Idempotent-Replayed": "true"} if answer.replayed else None
+                # Asked before the answer is sent: after it the connection of a Connection: close is closing.
+                gone = scope["state"]["transport"].is_closing()
                 await Json(answer.body, answer.status, headers)(scope, receive, send)
-                if not scope["state"]["transport"].is_closing():
+                if not gone:
                     visit.answered(answer)
         finally:
             visit.leave()

@@ -182,7 +182,7 @@ class Connection:
             if target is not None and target.can_write_eof() and not target.is_closing():
                 with contextlib.suppress(OSError):  # ENOTCONN: a reset came first; connection_lost() is next
                     target.write_eof()
-            if self.requests.ended and self.replies.ended:
+            if all(way.ended and not way.waiting and not way.busy for way in (self.requests, self.replies)):
                 self.close()
 
     def _message(self, direction: _Direction, frame: Frame) -> Message:
