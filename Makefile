@@ -4,14 +4,21 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 BIN := $(VENV)/bin
 
-.PHONY: scenarios test check soak benchmarks screenshots clean
+.PHONY: scenarios test check banks composed soak benchmarks screenshots clean
 
 scenarios: $(STAMP)
 	$(BIN)/python -m pytest scenarios/ $(ARGS)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest scenarios/ $(ARGS)
-	$(BIN)/python -m pytest tests/ -n 3 $(TESTS)
+	$(BIN)/python -m pytest tests/ -n 3 --ignore tests/test_banks.py --ignore tests/composed $(TESTS)
+
+# What takes longer, or needs an engine: the banks of broken and sound subjects, the composed stack.
+banks: $(STAMP)
+	$(BIN)/python -m pytest tests/test_banks.py $(ARGS)
+
+composed: $(STAMP)
+	$(BIN)/python -m pytest tests/composed $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

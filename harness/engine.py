@@ -46,8 +46,8 @@ from harness.verdict import NO_FAULT
 
 MOST_ATTEMPTS = 5
 FREEZE_EVERY = 20
-"""Histories are kept to the end: a full collection over tens of thousands of events stops the harness, with it every
-link, for a quarter of a second. Every so often what is there is taken out of the collector's sight (gc.freeze)."""
+"""Histories are kept to the end. A full collection over tens of thousands of events stops the harness, and every link
+with it, for a quarter of a second: every so often what is there is taken out of the collector's sight."""
 FEW = 6
 """How many run side by side when they run again for the first time; after that each runs alone."""
 MOST_IN_FLIGHT = 400
