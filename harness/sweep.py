@@ -7,6 +7,7 @@ charge held for 1.2 leases, so that renewals are boundaries too. Names are rehea
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,7 +17,7 @@ from harness.jobqueue import A_ENDS_WITHIN_LEASES
 from harness.network.tap import Fate, Message
 from harness.profile import Profile
 from harness.scenario import Hole
-from harness.spec import DOUBLE_CHARGE, EXACTLY_ONE, NO_CHARGE, Spec
+from harness.spec import DOUBLE_CHARGE, EXACTLY_ONE, INCONCLUSIVE, NO_CHARGE, NOT_APPLICABLE, Spec
 
 SCENARIO = "every-boundary"
 FAULTS = ("freeze", "hold", "crash", "lose")
@@ -128,10 +129,14 @@ class Sweep:
             at = list(dict.fromkeys((p.spec.fault, p.spec.place) for p in self.points if p.verdict == verdict))
             if at:
                 parts.append(f"{words} at {len(at)} of {every} fault points; first: {at[0][0]} at {at[0][1]}")
-        unclear = sum(point.verdict not in (DOUBLE_CHARGE, NO_CHARGE, EXACTLY_ONE) for point in self.points)
-        if unclear:
-            parts.append(f"{unclear} inconclusive")
-        return "; ".join(parts) or f"charged exactly once at all {every} fault points"
+        count = Counter(point.verdict for point in self.points)
+        if not parts:
+            parts.append(f"charged exactly once at {count[EXACTLY_ONE]} of {len(self.points)} fault points")
+        if count[INCONCLUSIVE]:
+            parts.append(f"{count[INCONCLUSIVE]} inconclusive")
+        if count[NOT_APPLICABLE]:
+            parts.append(f"{count[NOT_APPLICABLE]} not applicable")
+        return "; ".join(parts)
 
     def complaints(self) -> list[str]:
         """What keeps the sweep from being as declared: surprises with their explanation, and missing experiments."""
