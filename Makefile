@@ -4,13 +4,14 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 BIN := $(VENV)/bin
 
-.PHONY: scenarios test check banks composed soak benchmarks screenshots clean
+.PHONY: scenarios test tests check banks composed soak benchmarks screenshots clean
 
 scenarios: $(STAMP)
 	$(BIN)/python -m pytest scenarios/ $(ARGS)
 
-test: $(STAMP)
-	$(BIN)/python -m pytest scenarios/ $(ARGS)
+test: scenarios tests
+
+tests: $(STAMP)
 	$(BIN)/python -m pytest tests/ -n 3 --ignore tests/test_banks.py --ignore tests/composed $(TESTS)
 
 # What takes longer, or needs an engine: the banks of broken and sound subjects, the composed stack.
