@@ -27,13 +27,16 @@ class Latency(Toxic):
     async def pipe(self, stub: Stub) -> None:
         clock = asyncio.get_running_loop().time
         async for chunk in stub:
-            wait_s = self._delay_s() - (clock() - chunk.at_s)
+            delay_s = self._delay_s()
+            wait_s = delay_s - (clock() - chunk.at_s)
             try:
                 await stub.sleep(wait_s)
             except Interrupted:
                 await stub.send(chunk)
                 raise
-            chunk.at_s += wait_s
+            # The real server adds what it has slept, which is the delay but for the microseconds since the chunk was
+            # read; here these are a millisecond, by which two delays in a row would be too short.
+            chunk.at_s += delay_s
             await stub.send(chunk)
         stub.close()
 
