@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.report.arrows import Arrows, Shape
-from harness.report.facts import WORKERS, Event, Facts, Lease, facts, ordered
+from harness.report.facts import WORKERS, Event, Facts, Lease, Span, facts, ordered
 from harness.report.phrases import describe
 from harness.report.results import Experiment
 from harness.report.words import duration, one_line, token_of
@@ -75,7 +75,7 @@ def _bars(read: Facts) -> list[Shape]:
                 span.start_ms,
                 span.end_ms,
                 "",
-                f"{span.who} has the job{_span(span.start_ms, span.end_ms)}",
+                f"{span.who} has {_job(span, read)}{_span(span.start_ms, span.end_ms)}",
             )
     for span in read.freezes:
         if span.who in WORKERS:
@@ -110,6 +110,10 @@ def _lease_title(lease: Lease) -> str:
     return told + ("" if lease.end_ms is None else f", {ends.get(lease.end, 'until')} at {duration(lease.end_ms)}")
 
 
+def _job(span: Span, read: Facts) -> str:
+    return "the job" if read.concerns(span.invoice, None) else f"the next invoice, {one_line(span.invoice, 60)},"
+
+
 def _span(start: float, end: float | None) -> str:
     if end is None:
         return f" from {duration(start)} on"
@@ -141,17 +145,21 @@ def _lane(event: Event) -> str:
 
 
 def _coins(read: Facts) -> list[Shape]:
-    """The charges, in order; from the second on each is one too many."""
-    coins = []
+    """The charges in order, numbered by invoice: from the second of an invoice on each is one too many."""
+    coins, counted = [], dict.fromkeys((job.invoice for job in read.jobs), 0)
+    own = next(iter(counted), None)
     timed = sorted(
         (charge for charge in read.charges if charge.at_ms is not None), key=lambda charge: charge.at_ms or 0.0
     )
-    for number, charge in enumerate(timed, 1):
-        at = charge.at_ms or 0.0
-        title = f"charge {number}: by {one_line(charge.who, 20)}{token_of(charge.token)} at {duration(at)}"
+    for charge in timed:
+        at, invoice = charge.at_ms or 0.0, charge.invoice or own
+        number = counted[invoice] = counted.get(invoice, 0) + 1
+        of = "" if invoice == own else f" of the next invoice, {one_line(invoice, 60)}"
+        title = f"charge {number}{of}: by {one_line(charge.who, 20)}{token_of(charge.token)} at {duration(at)}"
         lease = read.lease_of(charge.who, at)
         if lease is not None and lease.over_at(at):
             title += f", {duration(at - (lease.end_ms or 0.0))} after its lock was gone"
         token = None if charge.token is None else one_line(charge.token, 12)
-        coins.append({"lane": "processor", "at": at, "n": number, "who": charge.who, "token": token, "title": title})
+        coin = {"lane": "processor", "at": at, "n": number, "who": charge.who, "token": token, "title": title}
+        coins.append(coin if invoice == own else {**coin, "next": one_line(invoice, 60)})
     return coins

@@ -58,22 +58,28 @@ class Refusal:
     who: str
     code: str
     token: Any
+    invoice: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From when to when something of somebody lasted; end_ms is None when the history ends before it does."""
+    """From when to when something of somebody lasted; end_ms is None when the history ends before it does.
+
+    invoice, status: of a delivery, what was to be charged and how it ended (None: killed, or it still runs).
+    """
 
     who: str
     start_ms: float
     end_ms: float | None
     label: str = ""
+    invoice: str | None = None
+    status: int | None = None
 
 
 @dataclass(slots=True)
 class Facts:
-    """All of it, in order of time. exits: how each delivery ended, None for one that was killed or still runs;
-    job: what the queue asked to be charged, where the history says."""
+    """All of it, in order of time. jobs: what the queue asked to be charged, where the history says, each invoice once:
+    the experiment's own first, then the customer's next ones."""
 
     leases: list[Lease] = field(default_factory=list)
     charges: list[Charge] = field(default_factory=list)
@@ -84,9 +90,18 @@ class Facts:
     faults: list[Span] = field(default_factory=list)
     in_flight: list[Span] = field(default_factory=list)
     killed: dict[str, float] = field(default_factory=dict)
-    job: Charge | None = None
-    exits: dict[str, list[int | None]] = field(default_factory=dict)
+    jobs: list[Charge] = field(default_factory=list)
     last_ms: float = 0.0
+
+    def charges_of(self, invoice: str | None) -> list[Charge]:
+        """The charges for one invoice, in order of time where it is known."""
+        mine = [charge for charge in self.charges if self.concerns(charge.invoice, invoice)]
+        return sorted(mine, key=lambda charge: float("inf") if charge.at_ms is None else charge.at_ms)
+
+    def concerns(self, named: str | None, invoice: str | None) -> bool:
+        """Whether what names this invoice is about that one; what names none is about the experiment's own."""
+        own = self.jobs[0].invoice if self.jobs else None
+        return own is None or (named or own) == (invoice or own)
 
     def lease_of(self, who: str, ms: float) -> Lease | None:
         """The lease of who that was in force at ms, or else the last one before it."""
@@ -117,7 +132,7 @@ class _Reader:
         self._found = found
         self._held: list[Lease] = []
         self._freezing: dict[str, float] = {}
-        self._running: dict[str, float] = {}
+        self._running: dict[str, Span] = {}
         self._flying: dict[str, list[Span]] = {}
         self._carried: list[tuple[float, str, Any]] = []
         self._fault: list[tuple[float, str]] = []
@@ -132,9 +147,10 @@ class _Reader:
         elif what.startswith("charge"):
             self._charge(what, who, at, event)
         elif what == "delivered":
-            self._running[who] = at
-            if self._found.job is None and "invoice" in event:
-                self._found.job = _charge_from(None, who, event)
+            job = _charge_from(None, who, event)
+            self._running[who] = Span(who, at, None, invoice=job.invoice)
+            if job.invoice is not None and all(known.invoice != job.invoice for known in self._found.jobs):
+                self._found.jobs.append(job)
         elif what == "ended":
             self._end(who, at, event.get("exit"))
         elif what == "killed":
@@ -157,7 +173,7 @@ class _Reader:
         found.leases.sort(key=lambda lease: lease.start_ms)
         found.leases = [self._with_token(lease) for lease in found.leases]
         found.freezes.extend(Span(who, at, None) for who, at in self._freezing.items())
-        found.deliveries.extend(Span(who, at, None) for who, at in self._running.items())
+        found.deliveries.extend(self._running.values())
         found.deliveries.sort(key=lambda span: span.start_ms)
         found.faults.extend(Span("fault", at, None, label) for at, label in self._fault)
         found.in_flight.extend(span for spans in self._flying.values() for span in spans)
@@ -209,10 +225,11 @@ class _Reader:
             self._found.charges.append(_charge_from(at, who, event))
         elif what == "charge-refused":
             self._land(who, at, "refused")
-            self._found.refusals.append(Refusal(at, who, str(event.get("code", "refused")), event.get("token")))
+            code, token = str(event.get("code", "refused")), event.get("token")
+            self._found.refusals.append(Refusal(at, who, code, token, event.get("invoice")))
         elif what == "charge-replayed":
             self._land(who, at, "replayed")
-            self._found.replays.append(Span(who, at, at))
+            self._found.replays.append(Span(who, at, at, invoice=event.get("invoice")))
         elif what == "charge-answered":
             spans = self._flying.get(who, [])
             answered = next((span for span in spans if span.end_ms is not None), None)
@@ -234,8 +251,7 @@ class _Reader:
 
     def _end(self, who: str, at: float, status: int | None) -> None:
         if who in self._running:
-            self._found.deliveries.append(Span(who, self._running.pop(who), at))
-            self._found.exits.setdefault(who, []).append(status)
+            self._found.deliveries.append(replace(self._running.pop(who), end_ms=at, status=status))
 
 
 def _charge_from(at: float | None, who: str, event: Event) -> Charge:

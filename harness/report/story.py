@@ -6,6 +6,8 @@ events do not tell, the sentence says less instead of guessing.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from harness.report.facts import WORKERS, Charge, Facts, Lease, facts
 from harness.report.results import Experiment
 from harness.report.words import duration, listing, money, one_line, plural, times, token_of
@@ -13,15 +15,49 @@ from harness.report.words import duration, listing, money, one_line, plural, tim
 _EXPECTED = {"exactly-one": "exactly one charge", "double-charge": "a double charge", "no-charge": "no charge"}
 
 
+@dataclass(frozen=True, slots=True)
+class _Money:
+    """What an experiment's events say of the invoice that the verdict is about."""
+
+    read: Facts
+    invoice: str | None
+
+    @property
+    def charges(self) -> list[Charge]:
+        return self.read.charges_of(self.invoice)
+
+    @property
+    def timed(self) -> list[Charge]:
+        return [charge for charge in self.charges if charge.at_ms is not None]
+
+    @property
+    def is_next(self) -> bool:
+        return bool(self.read.jobs) and self.invoice != self.read.jobs[0].invoice
+
+    def concerns(self, named: str | None) -> bool:
+        return self.read.concerns(named, self.invoice)
+
+
+def _judged(verdict: str, read: Facts) -> _Money:
+    """The invoice that the verdict is about, as harness/verdict.py picks it: of most charges, or of none."""
+    counts = {job.invoice: len(read.charges_of(job.invoice)) for job in read.jobs}
+    if verdict == "double-charge" and counts:
+        return _Money(read, max(counts, key=lambda invoice: counts[invoice]))
+    if verdict == "no-charge":
+        return _Money(read, next((invoice for invoice, count in counts.items() if not count), None))
+    return _Money(read, next(iter(counts), None))
+
+
 def sentence(experiment: Experiment) -> str:
     """Who charged, with which token, how far apart, when the lease had expired: one sentence."""
-    verdict, read = experiment["verdict"], facts(experiment["events"])
+    verdict = experiment["verdict"]
+    money_of = _judged(verdict, facts(experiment["events"]))
     if verdict == "double-charge":
-        return _double(experiment, read)
+        return _double(experiment, money_of)
     if verdict == "exactly-one":
-        return _one(read)
+        return _one(money_of)
     if verdict == "no-charge":
-        return _none(read)
+        return _none(money_of)
     reason = one_line(experiment["reason"], 400).rstrip(".") or "no reason was recorded"
     if verdict == "not-applicable":
         return f"Does not apply: {reason}."
@@ -32,14 +68,27 @@ def sentence(experiment: Experiment) -> str:
 def paragraph(experiment: Experiment) -> str:
     """The whole story: the fault, what became of the lock, the money, and what was expected."""
     read = facts(experiment["events"])
-    parts = [_opening(experiment, read), *_locks(read), sentence(experiment), _expectation(experiment)]
-    return " ".join(part for part in parts if part)
+    parts = [_opening(experiment, read), *_locks(read), sentence(experiment), *_others(experiment, read)]
+    return " ".join(part for part in [*parts, _expectation(experiment)] if part)
 
 
-def _double(experiment: Experiment, read: Facts) -> str:
-    timed = sorted((c for c in read.charges if c.at_ms is not None), key=lambda c: c.at_ms or 0.0)
-    count = max(experiment["charges"], len(read.charges))
-    head = f"The customer was charged {times(count)} for {_invoice(read)}"
+def _others(experiment: Experiment, read: Facts) -> list[str]:
+    """The customer's other invoices, a sentence each: not what the verdict is about, and paid for all the same."""
+    told, judged = [], _judged(experiment["verdict"], read)
+    for job in read.jobs if experiment["verdict"] not in ("inconclusive", "not-applicable") else []:
+        if job.invoice != judged.invoice:
+            charges = read.charges_of(job.invoice)
+            count = f"charged {times(len(charges))}" if charges else "never charged"
+            by = [f"{_worker(c.who)}{token_of(c.token)} {_at(c)}" for c in charges if c.at_ms is not None]
+            name = "The customer's next invoice" if job is not read.jobs[0] else "The invoice before it"
+            told.append(f"{name}, {one_line(job.invoice, 60)}, was {count}{': by ' + listing(by) if by else ''}.")
+    return told
+
+
+def _double(experiment: Experiment, judged: _Money) -> str:
+    read, timed = judged.read, judged.timed
+    count = max(experiment["charges"], len(judged.charges))
+    head = f"The customer was charged {times(count)} for {_invoice(judged)}"
     if len(timed) < 2:
         return f"{head}: the ledger holds {plural(count, 'charge')}."
     first, second = timed[0], timed[1]
@@ -75,40 +124,42 @@ def _why_twice(read: Facts, first: Charge, second: Charge) -> str:
     return f"; {_gone(lease)} {duration(end - at_first)} after its charge"
 
 
-def _one(read: Facts) -> str:
-    timed = [charge for charge in read.charges if charge.at_ms is not None]
+def _one(judged: _Money) -> str:
+    read, timed = judged.read, judged.timed
     if not timed:
         return "The customer was charged exactly once."
     charge = timed[0]
-    told = f"The customer was charged exactly once for {_invoice(read)}: by {_worker(charge.who)}"
+    told = f"The customer was charged exactly once for {_invoice(judged)}: by {_worker(charge.who)}"
     told += f"{token_of(charge.token)} {_at(charge)}"
     lease = read.lease_of(charge.who, charge.at_ms or 0.0)
     if lease is not None and lease.over_at(charge.at_ms or 0.0):
         told += f", {duration((charge.at_ms or 0.0) - (lease.end_ms or 0.0))} after its lock was gone"
-    refusals = [r for r in read.refusals if r.who in WORKERS]
+    refusals = [r for r in read.refusals if r.who in WORKERS and judged.concerns(r.invoice)]
+    replays = [r for r in read.replays if judged.concerns(r.invoice)]
     if refusals:
         last = refusals[-1]
         code = one_line(last.code, 60).replace("_", " ")
         told += f"; {last.who}'s charge{token_of(last.token)} was refused at {duration(last.at_ms)} ({code})"
-    elif read.replays:
-        last_replay = read.replays[-1]
+    elif replays:
+        last_replay = replays[-1]
         told += f"; {last_replay.who} was given that same charge again at {duration(last_replay.start_ms)}, by its key"
     return told + "."
 
 
-def _none(read: Facts) -> str:
-    told = f"The customer was never charged for {_invoice(read)}"
+def _none(judged: _Money) -> str:
+    read = judged.read
+    told = f"The customer was never charged for {_invoice(judged)}"
     clauses = []
     for who in WORKERS:
-        if who in read.killed:
+        had = [span for span in read.deliveries if span.who == who and judged.concerns(span.invoice)]
+        refused = [refusal for refusal in read.refusals if refusal.who == who and judged.concerns(refusal.invoice)]
+        if had and who in read.killed:
             clauses.append(f"{who} was killed at {duration(read.killed[who])}")
-            continue
-        statuses = read.exits.get(who, [])
-        refused = [refusal for refusal in read.refusals if refusal.who == who]
-        if refused:
-            clauses.append(f"{who} was refused ({one_line(refused[-1].code, 60).replace('_', ' ')})")
-        elif statuses:
-            clauses.append(f"{who} {_ended(statuses[-1])}")
+        elif refused:
+            code = one_line(refused[-1].code, 60).replace("_", " ")
+            clauses.append(f"{who}'s charge{token_of(refused[-1].token)} was refused ({code})")
+        elif had and had[-1].end_ms is not None:
+            clauses.append(f"{who} {_ended(had[-1].status)}")
     return f"{told}: {listing(clauses)}." if clauses else f"{told}."
 
 
@@ -169,11 +220,12 @@ def _gone(lease: Lease) -> str:
     return f"{lease.holder}'s lock had been {lease.end}"
 
 
-def _invoice(read: Facts) -> str:
-    known = next((charge for charge in read.charges if charge.invoice), None) or read.job
+def _invoice(judged: _Money) -> str:
+    jobs = [job for job in judged.read.jobs if job.invoice == judged.invoice]
+    known = next((charge for charge in [*judged.charges, *jobs] if charge.invoice), None)
     if known is None or not known.invoice:
         return "one invoice"
-    told = f"invoice {one_line(known.invoice, 60)}"
+    told = f"{'the next invoice, ' if judged.is_next else 'invoice '}{one_line(known.invoice, 60)}"
     if known.amount is not None and known.currency:
         told += f" ({money(known.amount, one_line(known.currency, 8))})"
     return told

@@ -56,6 +56,7 @@ class _Teller:
     has_held: set[str] = field(default_factory=set)
     deliveries: dict[str, int] = field(default_factory=dict)
     killed: set[str] = field(default_factory=set)
+    own: object = None
 
     def knows(self, event: Event) -> bool:
         """Whether it is the end of a worker that was just told to be killed."""
@@ -106,6 +107,7 @@ class _Teller:
         who, what = str(event["who"]), str(event["what"])
         self.flush(who)
         if what == "delivered":
+            self.own = self.own or event.get("invoice")
             self.deliveries[who] = self.deliveries.get(who, 0) + 1
             self.has_held.discard(who)
             self.killed.discard(who)
@@ -114,6 +116,8 @@ class _Teller:
         elif what == "lock-granted":
             self.has_held.add(who)
         lane, text = words_for(event, self.deliveries.get(who, 0))
+        if what == "delivered" and event.get("invoice") not in (None, self.own):
+            text = f"is given the customer's next invoice, {one_line(event['invoice'], 60)}"
         key = f"renewed by {who}" if what == "lock-renewed" else ""
         self.lines.append(Line(float(event["t_ms"]), lane, text, key))
 
@@ -205,8 +209,11 @@ def _folded(told: list[Line]) -> list[Line]:
 
 
 def _ledger(events: list[Event]) -> Iterable[Line]:
-    entries = [event for event in events if _is_ledger(event)]
-    if entries:
-        names = [one_line(event.get("charge", event.get("id", "?")), 40) for event in entries]
-        count = "one charge" if len(entries) == 1 else f"{len(entries)} charges"
-        yield Line(float(events[-1]["t_ms"]), "ledger", f"holds {count}: {listing(names)}")
+    by_invoice: dict[object, list[str]] = {}
+    for event in filter(_is_ledger, events):
+        name = one_line(event.get("charge", event.get("id", "?")), 40)
+        by_invoice.setdefault(event.get("invoice"), []).append(name)
+    for invoice, names in by_invoice.items():
+        count = "one charge" if len(names) == 1 else f"{len(names)} charges"
+        of = "" if len(by_invoice) == 1 else f" for {one_line(invoice, 60)}"
+        yield Line(float(events[-1]["t_ms"]), "ledger", f"holds {count}{of}: {listing(names)}")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
+import recordings
 import sample_histories as h
 import sample_runs
 from sample_runs import experiment
 
 from harness import report
+from harness.report.drawing import drawing
 from harness.report.facts import facts
 from harness.report.results import Experiment
 
@@ -70,6 +72,36 @@ def test_a_missing_charge_is_told_with_the_end_of_every_worker() -> None:
         f"The customer was never charged {PAID}: A was killed at 6 ms, B ended with status 0 without a charge and "
         "C ended with status 0 without a charge."
     )
+
+
+def test_a_verdict_on_the_next_invoice_is_told_of_that_one() -> None:
+    e = recordings.load("counter-begins-again")
+    assert (e["verdict"], e["charges"]) == ("no-charge", 1)
+    assert report.sentence(e) == (
+        "The customer was never charged for the next invoice, inv-c669b0-00179-next (42.00 EUR): C's charge with token "
+        "3 was refused (stale fencing token)."
+    )
+    assert "The invoice before it, inv-c669b0-00179, was charged once: by A with token 9 at 489 ms." in (
+        report.paragraph(e)
+    )
+
+
+def test_charges_are_counted_by_invoice() -> None:
+    e = recordings.load("counter-set-back")
+    assert (e["verdict"], e["charges"]) == ("double-charge", 2)
+    assert report.sentence(e) == (
+        "The customer was charged twice for invoice inv-c669b0-00183 (42.00 EUR): by B with token 9 at 267 ms and A "
+        "with token 9 at 297 ms, 31 ms apart; A's lock had been lost 148 ms before its charge was committed."
+    )
+    next_one = "The customer's next invoice, inv-c669b0-00183-next, was charged once: by C with token 11 at 452 ms."
+    assert next_one in report.paragraph(e)
+    text = report.timeline(e)
+    assert "is given the customer's next invoice, inv-c669b0-00183-next" in text
+    assert "holds one charge for inv-c669b0-00183-next: ch_744d3bd6c263d80458060d57" in text
+    coins = drawing(e)["coins"]
+    assert [(coin["who"], coin["n"], coin.get("next")) for coin in coins] == [
+        ("B", 1, None), ("A", 2, None), ("C", 1, "inv-c669b0-00183-next"),
+    ]  # fmt: skip
 
 
 def test_what_is_inconclusive_or_does_not_apply_says_why_and_claims_nothing() -> None:

@@ -96,7 +96,7 @@
     add("the fault landed", e.landed === undefined ? null : e.landed ? "yes, seen by a second witness" : "no");
     add("a second worker contended", e.contended === undefined ? null : e.contended ? "yes" : "no");
     add("lease asked for", e.ttl_ms && `${e.ttl_ms} ms`);
-    if (e.recovery_s !== null && e.recovery_s !== undefined) add("locked after the crash", `${e.recovery_s.toFixed(2)} s`);
+    if (e.recovery_s !== null && e.recovery_s !== undefined) add("locked for the next worker", `${e.recovery_s.toFixed(2)} s`);
     if (e.attempts && e.attempts.length > 1) add("attempts", e.attempts.map((a) => `${a.verdict}${a.reason ? ` (${a.reason})` : ""}`).join("; "));
     add("workers", (e.workers || []).map((w) => `${w.name} ${w.exit === null ? "was killed" : `ended with ${w.exit}`}`).join(", "));
     if (list.children.length) body.append(make("h2", {}, "What is known"), list);
@@ -331,17 +331,19 @@
     const y = top.processor + 50;
     d.coins.forEach((coin) => {
       const at = x(coin.at);
-      const tag = coin.token ? `${coin.who} \u00b7 token ${coin.token}` : coin.who;
+      const tag = (coin.token ? `${coin.who} \u00b7 token ${coin.token}` : coin.who) + (coin.next ? ", next invoice" : "");
       const node = item(coin.at, coin.title, svg("circle", { class: "coin focusable", cx: at, cy: y, r: 13 }),
         svg("text", { class: "coin-number", x: at, y: y + 5 }, String(coin.n)),
         svg("text", { class: coin.n > 1 ? "alarm" : "tag", x: at, y: y + 34, "text-anchor": "middle" }, coin.n > 1 ? `charged again: ${tag}` : `charged: ${tag}`));
       if (coin.n > 1) node.prepend(svg("circle", { class: "coin-ring", cx: at, cy: y, r: 18 }));
     });
-    if (d.coins.length > 1) {
-      const [one, two] = [x(d.coins[0].at) + 15, x(d.coins[1].at) - 20];
+    const second = d.coins.find((coin) => coin.n === 2);
+    if (second) {
+      const first = d.coins.find((coin) => coin.n === 1 && coin.next === second.next);
+      const [one, two] = [x(first.at) + 15, x(second.at) - 20];
       if (two - one > 24) {
         root.append(svg("path", { class: "apart", d: `M${one} ${y}H${two}` }));
-        if (two - one > 90) root.append(svg("text", { class: "alarm", x: (one + two) / 2, y: y - 6, "text-anchor": "middle" }, `${stamp(d.coins[1].at - d.coins[0].at)} apart`));
+        if (two - one > 90) root.append(svg("text", { class: "alarm", x: (one + two) / 2, y: y - 6, "text-anchor": "middle" }, `${stamp(second.at - first.at)} apart`));
       }
     }
   }
