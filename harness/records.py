@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import datetime
-import itertools
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
+from harness import margins
 from harness.engine import Engine, Entry
 from harness.experiment import Outcome
 from harness.faults import FAULTS
 from harness.report import story
-from harness.report.results import SCHEMA, Experiment, Run
+from harness.report.results import SCHEMA, Experiment, Margin, Run
 from harness.settings import Settings
 from harness.spec import INCONCLUSIVE
 
@@ -104,29 +104,15 @@ def _subject(engine: Engine, name: str) -> dict[str, Any]:
         "lease_ms": None if profile is None or profile.lease_ms is None else round(profile.lease_ms),
         "boundaries": list(profile.known) if profile else [],
         "unstable": list(profile.unstable) if profile else [],
-        "margin": margin(name, engine.entries.values()),
+        "margin": _margin(name, engine.entries.values()),
     }
 
 
-def margin(subject: str, entries: Iterable[Entry]) -> dict[str, Any] | None:
-    """The worst gap between renewals in all histories of a subject, beside the lease; None where it never renews.
-
-    Gaps in which the worker was stopped, killed or ended on purpose say nothing about its watchdog and are left out.
-    """
-    worst_ms, lease_ms, renewals = 0.0, 0.0, 0
-    for entry in entries:
-        if entry.spec.subject != subject or entry.spec.fault not in ("none", "slow-charge") or not entry.attempts:
-            continue
-        history = entry.attempts[-1].history
-        marks: Sequence[Any] = [e for e in history if e.who == "A" and e.what in ("lock-granted", "lock-renewed")]
-        for earlier, later in itertools.pairwise(marks):
-            if later.what == "lock-renewed":
-                renewals += 1
-                lease_ms = float(later.detail["lease_ms"])
-                worst_ms = max(worst_ms, later.t_ms - earlier.t_ms)
-    if not renewals:
-        return None
-    return {"worst_gap_ms": round(worst_ms, 1), "lease_ms": lease_ms, "renewals": renewals}
+def _margin(subject: str, entries: Iterable[Entry]) -> Margin | None:
+    """Of the experiments in which nothing befell A or its link to the lock, and the machine did not stand still."""
+    mine = [e for e in entries if e.spec.subject == subject and e.spec.fault in margins.UNTOUCHED and e.attempts]
+    last = [entry.attempts[-1] for entry in mine]
+    return margins.margin(outcome.history for outcome in last if outcome.verdict.kind != INCONCLUSIVE)
 
 
 def _commit(cwd: str) -> str | None:
