@@ -15,6 +15,9 @@ SWEEP = "every-boundary"
 """The scenario that the sweep's experiments belong to."""
 
 
+CRASH = "crash"
+"""The scenario, and the fault, whose recovery the crash table is about."""
+
 BASELINE = "baseline"
 """The scenario without a fault that comes before the others."""
 
@@ -215,11 +218,14 @@ class Recovery:
 
 
 def recoveries(run: Run) -> list[Recovery]:
-    """Every subject of which it was measured, the sweep's crashes left out, in the order of the run."""
+    """Every subject that was killed in the crash scenario, in the order of the run.
+
+    The sweep's crashes are left out, and so are other faults that leave a customer locked (a lost reply to SET NX).
+    """
     lease = {s["name"]: s["lease_ms"] for s in run["subjects"]}
     measured: dict[str, list[tuple[float, int]]] = {}
     for index, e in enumerate(run["experiments"]):
-        if e["recovery_s"] is not None and e["scenario"] != SWEEP:
+        if e["recovery_s"] is not None and e["scenario"] == e["fault"] == CRASH:
             measured.setdefault(e["subject"], []).append((float(e["recovery_s"]), index))
     rows = []
     for subject in sorted(measured, key=lambda name: list(lease).index(name) if name in lease else len(lease)):

@@ -12,6 +12,7 @@ from sample_runs import experiment, run
 
 from harness import report
 from harness.report.compare import headline
+from harness.report.tables import recoveries
 
 
 def _text(made: report.Run, **options: Any) -> str:
@@ -62,6 +63,15 @@ def test_the_crash_table_has_the_recovery_beside_the_lease() -> None:
     assert re.search(r"naive-ttl +940 ms to 1\.04 s +1\.00 s +2 crashes", text)
     assert re.search(r"long-ttl +4\.04 s +4\.00 s +1 crash\n", text)
     assert re.search(r"pg-advisory +43 ms +none", text)
+
+
+def test_only_the_crash_scenario_is_in_the_crash_table() -> None:
+    """A lost reply to SET NX leaves the customer locked too, and a crash of the sweep is a crash: neither is of it."""
+    lost = experiment("x", "lost-acquire", "reply", scenario="lost-reply", recovery_s=1.0)
+    swept = experiment("y", "crash", "redis.get.1.reply", scenario="every-boundary", recovery_s=1.0)
+    assert recoveries(run([lost, swept])) == []
+    crashed = experiment("z", "crash", "charge-request", recovery_s=1.0)
+    assert [row.subject for row in recoveries(run([lost, swept, crashed]))] == ["z"]
 
 
 def test_margins_show_the_worst_gap_beside_the_lease() -> None:
