@@ -15,7 +15,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
-from conftest import BROWSER_TESTS, chromium  # noqa: E402
+from real_browser import BROWSER_TESTS, chromium  # noqa: E402
+
 from harness import report  # noqa: E402
 
 SIZE_LIMIT = 200_000

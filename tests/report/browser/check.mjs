@@ -38,6 +38,9 @@ async function look(browser, colorScheme, width, checked, rules, cellsAtMost) {
       shapes: document.querySelectorAll("svg [data-t]").length,
       leases: document.querySelectorAll("svg rect[class*=who-][y]").length,
       text: document.querySelector("pre.timeline")?.textContent ?? "",
+      printed: [...document.querySelectorAll("details")].filter((d) => d.firstChild.textContent.startsWith("What ")).map((d) => d.querySelector("pre").textContent),
+      raw: [...document.querySelectorAll("details")].filter((d) => d.firstChild.textContent.startsWith("Raw events")).flatMap((d) => d.querySelector("pre").textContent.split("\n").map((line) => JSON.parse(line).what)),
+      markup: document.querySelectorAll("#d-body img, #d-body script, #d-body b").length,
     }));
     detail.cell = cell;
     detail.overflow = await overflow(page);
@@ -81,10 +84,32 @@ async function keyboard(browser) {
   return { tabs, wanted: [...new Set(matrix.flat().filter(Boolean))], reached: [...reached], chosen, landed, told: [...told], back };
 }
 
+// Only the mouse: a cell is clicked, a coin pointed at, the replay command copied, and the browser goes back.
+async function mouse(browser) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  const [page] = await openPage(context, url);
+  const cell = page.locator("table[data-grid] td a").first();
+  if (!(await cell.count())) return null;
+  const wanted = await cell.evaluate((a) => a.hash);
+  await cell.click();
+  await opened(page);
+  const landed = await page.evaluate(() => location.hash);
+  const coin = page.locator("svg g:has(.coin)").first();
+  const pointed = (await coin.count()) ? [await coin.getAttribute("aria-label"), await (async () => { await coin.hover(); return page.locator(".point").textContent(); })()] : null;
+  await page.locator("#d-copy").click();
+  await page.waitForFunction(() => document.getElementById("d-copied").textContent);
+  const copied = [await page.locator("#d-replay").textContent(), await page.evaluate(() => navigator.clipboard.readText()), await page.locator("#d-copied").textContent()];
+  await page.goBack();
+  await page.waitForFunction(() => !document.getElementById("overview").hidden);
+  return { wanted, landed, pointed, copied };
+}
+
 const result = await withBrowser(chromium, async (browser) => ({
   light: await look(browser, "light", 1280, 2, null, Number(most)),
   dark: await look(browser, "dark", 1280, 2, ["color-contrast"], 2),
   phone: await look(browser, "light", 390, 0, ["color-contrast", "target-size", "scrollable-region-focusable"], 3),
   keyboard: await keyboard(browser),
+  mouse: await mouse(browser),
 }));
 process.stdout.write(JSON.stringify(result));

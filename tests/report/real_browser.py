@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,8 @@ def chromium() -> str | None:
     return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, CHROMIUM)), None)
 
 
-@pytest.fixture(scope="session")
-def look() -> Callable[[Path, int], dict[str, Any]]:
-    """Opens a page in a headless browser and returns what check.mjs saw of it; skips where something is missing."""
+def command() -> list[str]:
+    """What opens a page and prints what was seen of it, without the page; skips where something is missing."""
     browser, node = chromium(), shutil.which("node")
     if node is None:
         pytest.skip("node is not installed (ci/browser.sh installs what the browser tests need)")
@@ -31,12 +29,12 @@ def look() -> Callable[[Path, int], dict[str, Any]]:
         pytest.skip("no Chromium is installed (ci/browser.sh installs what the browser tests need)")
     if not (BROWSER_TESTS / "node_modules" / "playwright-core").is_dir():
         pytest.skip("playwright-core is not installed in tests/report/browser (ci/browser.sh or: npm ci)")
+    return [node, str(BROWSER_TESTS / "check.mjs"), browser]
 
-    def opened(page: Path, cells: int) -> dict[str, Any]:
-        command = [node, str(BROWSER_TESTS / "check.mjs"), browser, str(page), str(cells)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-        assert done.returncode == 0, done.stderr
-        seen: dict[str, Any] = json.loads(done.stdout)
-        return seen
 
-    return opened
+def look(page: Path, cells: int) -> dict[str, Any]:
+    """What check.mjs saw of a page, at most so many of its cells opened."""
+    done = subprocess.run([*command(), str(page), str(cells)], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    seen: dict[str, Any] = json.loads(done.stdout)
+    return seen
