@@ -14,6 +14,7 @@ from typing import cast
 from harness.report.results import Experiment
 
 FOLDER = Path(__file__).parent / "recorded"
+NAMES = tuple(sorted(path.name.removesuffix(".json.gz") for path in FOLDER.glob("*.json.gz")))
 
 
 def load(name: str) -> Experiment:

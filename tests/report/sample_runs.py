@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import random
+import re
 from typing import Any, cast
 
+import recordings
 import sample_histories as h
 from sample_histories import TTL_MS, Events
 
@@ -203,20 +207,40 @@ def hostile() -> Run:
 
 
 def thousand(count: int = 1000) -> Run:
-    """A thousand experiments with full histories, some of them failures."""
-    histories = [h.slow_double(), h.slow_fenced(), h.slow_watchdog(), h.frozen(tokens=True), h.crashed()]
+    """A thousand experiments, some of them failures, with the events of real ones: as many, as long, and with times and
+    ids of their own, so that they do not compress better than a real run's."""
+    draw = random.Random(2041)
+    real = [recordings.load(name) for name in recordings.NAMES]
+
+    def events_like(e: Experiment) -> Events:
+        told = json.dumps(e["events"])
+        ids = {old: f"{draw.getrandbits(4 * len(old)):0{len(old)}x}" for old in sorted(set(_HEX.findall(told)))}
+        text = _HEX.sub(lambda found: ids[found.group()], told)
+        at, events = 0.0, []
+        for event in json.loads(text):
+            at += draw.uniform(0, 20)
+            events.append({**event, "t_ms": round(at, 3)})
+        return events
+
     experiments = []
     for number in range(count):
-        history = [
-            {**event, "t_ms": round(float(event["t_ms"]) + (number % 97) / 7, 3)} for event in histories[number % 5]
-        ]
         verdict = "double-charge" if number % 5 == 0 else "exactly-one"
-        name = VARIANTS[number % len(VARIANTS)]
         place = f"redis.get.{number // 28}.request"
         experiments.append(
-            experiment(name, FAULTS[number % 4], place, verdict=verdict, events=history, scenario="every-boundary")
+            experiment(
+                VARIANTS[number % len(VARIANTS)],
+                FAULTS[number % 4],
+                place,
+                verdict=verdict,
+                events=events_like(real[number % len(real)]),
+                scenario="every-boundary",
+            )
         )
     return run(experiments)
+
+
+_HEX = re.compile(r"\b[0-9a-f]{6,32}\b")
+"""Ids in events: of customers, charges and owners."""
 
 
 def repeated(runs: int = 20) -> Run:

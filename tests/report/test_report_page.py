@@ -83,6 +83,8 @@ def test_hostile_strings_add_no_markup_and_keep_no_hidden_character() -> None:
 def test_a_thousand_experiments_with_full_histories_stay_under_three_megabytes() -> None:
     made = sample_runs.thousand()
     page = render(made)
+    events = [len(json.dumps(e["events"])) for e in made["experiments"]]
+    assert sum(events) / len(events) > 11_200, "on average a real run's experiments have this many characters of events"
     assert len(page.encode()) < PAGE_LIMIT == 3_000_000
     records = _records(page)
     assert len(records) == 1000
@@ -101,7 +103,7 @@ def test_what_does_not_fit_loses_its_events_last_the_failures_never_the_verdict(
     assert 0 < len(full) < 400
     assert {record["status"] for record in records if "events" not in record} == {"one"}
     assert all(record["sentence"] and record["replay"] for record in records)
-    assert f"{400 - len(full)} experiments that held are shown without their events" in page
+    assert f"{400 - len(full)} experiments of 400, those that held first, are shown without their events" in page
 
 
 def test_the_first_screen_has_the_verdict_the_matrix_in_words_and_what_was_run_on_what() -> None:
