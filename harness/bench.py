@@ -17,7 +17,8 @@ from harness.crew import Crew
 from harness.history import History, now_ns
 from harness.locks import KeyspaceWatch, Lease, LockAccount, RedisLock
 from harness.monitor import Monitor
-from harness.network.tap import Address, Fate, Handler, Link, Message
+from harness.network.link import Address, Link
+from harness.network.tap import Fate, Handler, Message
 from harness.processes import Output, Process, kill_tree
 from harness.profile import Profile
 from harness.spec import Spec

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.network.tap import Fate, Link, Message
+from harness.network.link import Link
+from harness.network.tap import Fate, Message
 from harness.stack import free_port
 
 PATIENCE_S = 30.0

@@ -21,7 +21,9 @@ from core.runs import run
 
 from harness.bench import Bench
 from harness.experiment import Outcome
-from harness.network.tap import Connection, Fate, Handler, Link, Message
+from harness.network.connection import Connection
+from harness.network.link import Link
+from harness.network.tap import Fate, Handler, Message
 from harness.network.toxics import Toxiproxy
 from harness.processes import Output, Process
 from harness.stack import StackError
