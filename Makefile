@@ -4,22 +4,16 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 BIN := $(VENV)/bin
 
-.PHONY: scenarios test tests check banks composed soak benchmarks screenshots clean
+.PHONY: scenarios test tests check soak benchmarks screenshots clean
 
 scenarios: $(STAMP)
 	$(BIN)/python -m pytest scenarios/ $(ARGS)
 
 test: scenarios tests
 
+# More processes than processors: most of it is waiting. What shares a stack, or starts runs of its own, is one group.
 tests: $(STAMP)
-	$(BIN)/python -m pytest tests/ -n 3 --ignore tests/test_banks.py --ignore tests/composed $(TESTS)
-
-# What takes longer, or needs an engine: the banks of broken and sound subjects, the composed stack.
-banks: $(STAMP)
-	$(BIN)/python -m pytest tests/test_banks.py $(ARGS)
-
-composed: $(STAMP)
-	$(BIN)/python -m pytest tests/composed $(ARGS)
+	$(BIN)/python -m pytest tests/ -n 5 --dist loadgroup $(TESTS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

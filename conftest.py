@@ -6,11 +6,6 @@ import os
 from collections.abc import Generator
 
 import pytest
-from hypothesis import HealthCheck, settings
-
-# How fast a busy machine draws examples is no property of what is tested.
-settings.register_profile("lockproof", suppress_health_check=[HealthCheck.too_slow], deadline=None)
-settings.load_profile("lockproof")
 
 pytest_plugins = ["harness.plugin"]
 

@@ -24,6 +24,8 @@ SIDE_BY_SIDE = max(2, min(6, 2 * (os.cpu_count() or 1)))
 TIMEOUT_S = 300.0
 SMALL_SELECTION = "(slow_charge and after-commit) or (freeze and charge-reply) or (third_worker and charge-request)"
 
+pytestmark = pytest.mark.xdist_group("banks")
+
 Runs = dict[str, Future[Run]]
 
 

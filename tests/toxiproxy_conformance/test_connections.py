@@ -143,13 +143,14 @@ async def test_an_upstream_that_refuses_ends_the_clients_connection_and_spoils_n
     bench: Bench,
 ) -> None:
     async with bench.link() as link:
-        address = link.upstream.address
         link.upstream.close()
+        link.upstream = Upstream(listening=False)
+        await link.call("PATCH", "", {"upstream": link.upstream.address})
         for _ in range(2):
             near = await dial(link.listen)
             assert await near.ending() == "FIN"
             near.close()
-        link.upstream = Upstream(address)
+        link.upstream.listen()
         near, far = await link.open()
         await near.send(b"x")
         assert await far.receive(1) == b"x"

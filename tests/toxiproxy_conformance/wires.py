@@ -78,13 +78,21 @@ async def endings(*wires: Wire) -> list[Ending]:
 
 
 class Upstream:
-    """A server that hands its end of each connection to the test."""
+    """A server that hands its end of each connection to the test.
 
-    def __init__(self, address: str = "127.0.0.1:0") -> None:
-        host, port = address.split(":")
-        self._listener = socket.create_server((host, int(port)), backlog=256)
+    Not listening, it refuses: its port stays its own all the same, and no neighbour gets it meanwhile.
+    """
+
+    def __init__(self, *, listening: bool = True) -> None:
+        self._listener = socket.socket()
+        self._listener.bind(("127.0.0.1", 0))
         self._listener.setblocking(False)
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        if listening:
+            self.listen()
+
+    def listen(self) -> None:
+        self._listener.listen(256)
 
     async def accept(self) -> Wire:
         sock, _ = await asyncio.wait_for(asyncio.get_running_loop().sock_accept(self._listener), PATIENCE_S)
