@@ -19,7 +19,8 @@ from multiprocessing.managers import BaseManager
 from typing import Any, Protocol, TypeVar
 
 from harness import records
-from harness.engine import Config, Engine, Entry
+from harness.attempts import Entry
+from harness.engine import Config, Engine
 from harness.processes import HarnessError
 from harness.profile import Profile
 from harness.report import failure_text

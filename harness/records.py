@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from harness import margins
-from harness.engine import Engine, Entry
+from harness.attempts import Entry
+from harness.engine import Engine
 from harness.experiment import Outcome
 from harness.faults import FAULTS
 from harness.report import story

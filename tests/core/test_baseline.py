@@ -95,7 +95,7 @@ def engine(loop: Loop, place: Path) -> Iterator[Engine]:
 
     async def begin() -> None:
         for subject in SUBJECTS:
-            made._spawn(_ready(made, subject.name))
+            made.attempts.spawn(_ready(made, subject.name))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LocalStack, "_start_postgres", no_postgres)
@@ -121,7 +121,7 @@ def complaint(loop: Loop, engine: Engine, name: str) -> str | None:
 
 async def _forget(engine: Engine, name: str) -> None:
     """Makes the engine run a baseline again."""
-    del engine._ready[name], engine.entries[engine._baseline_spec(name).id]
+    del engine.learning._ready[name], engine.entries[engine.learning.spec(name).id]
 
 
 @pytest.mark.parametrize("name", ["sound", "slightly-longer", "without-redis", "asynchronous"])

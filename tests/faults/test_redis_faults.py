@@ -238,7 +238,7 @@ async def _run() -> Mapping[str, Outcome]:
         async def one(fault: str, subject: str, place: str) -> Outcome:
             async with slots:
                 spec = Spec("test", subject, fault, place, TTL_MS)
-                return await engine._run(spec, engine.profiles[subject])
+                return await engine.benches.run(spec, engine.profiles[subject])
 
         done = await asyncio.gather(*(one(fault, *how) for fault, how in wanted.items()))
         found = dict(zip(wanted, done, strict=True))

@@ -142,7 +142,7 @@ async def _run() -> Mapping[str, Outcome]:
 
         async def one(fault: str, subject: str, place: str) -> Outcome:
             async with slots:
-                return await engine._run(Spec("test", subject, fault, place, TTL_MS), engine.profiles[subject])
+                return await engine.benches.run(Spec("test", subject, fault, place, TTL_MS), engine.profiles[subject])
 
         done = await asyncio.gather(*(one(*what) for what in wanted.values()))
         return dict(zip(wanted, done, strict=True))

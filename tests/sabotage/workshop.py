@@ -53,7 +53,7 @@ async def attempt(made: Engine, sabotage: Sabotage) -> Outcome:
     """One sabotaged experiment; again where load, and not the sabotage, decided."""
     spec = Spec("sabotage", sabotage.subject, sabotage.fault, sabotage.place, TTL_MS)
     for _ in range(MOST_TRIES):
-        async with made._bench(spec, made.profiles[sabotage.subject]) as bench:
+        async with made.benches.bench(spec, made.profiles[sabotage.subject]) as bench:
             broken = sabotage.breaks(bench)
             if broken is not None:
                 await broken

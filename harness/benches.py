@@ -1,0 +1,101 @@
+"""Makes the bench of each experiment, runs the experiment on it, and gives back what was lent."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+
+from redis.exceptions import RedisError
+
+from harness.baseline import Observer
+from harness.bench import Bench
+from harness.crew import Crew
+from harness.experiment import Experiment, Outcome, failed
+from harness.faults import FAULTS
+from harness.locks import KeyspaceWatch
+from harness.monitor import Monitor
+from harness.processes import Keeper
+from harness.profile import Profile
+from harness.setup_hook import Setup
+from harness.spec import DOUBLE_CHARGE, Spec
+from harness.stack import Stack, StackError
+
+
+class Benches:
+    """What the benches of a run have in common: the stack, the watches on it, and the databases that are free."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        stack: Stack,
+        watch: KeyspaceWatch,
+        monitor: Monitor,
+        crews: Mapping[str, Crew],
+        setup: Setup | None,
+    ) -> None:
+        self._keeper = keeper
+        self._stack = stack
+        self._watch = watch
+        self._monitor = monitor
+        self._crews = crews
+        self._setup = setup
+        self._numbers = itertools.count(1)
+        self._name = secrets.token_hex(3)
+        """Of this run: a processor that outlives it keeps its ledger, so no customer may come again."""
+        self._free = deque(stack.databases)
+
+    async def run(self, spec: Spec, profile: Profile, observers: list[Observer] | None = None) -> Outcome:
+        """One run on a bench of its own. A server that cannot be had, or not given back, is an inconclusive verdict."""
+        outcome = None
+        try:
+            async with self.bench(spec, profile) as bench:
+                observer = None
+                if observers is not None:
+                    observer = Observer(bench)
+                    observers.append(observer)
+                prepare = None if self._crews[spec.subject].subject.kind == "variant" else self._setup
+                setup = None if prepare is None else functools.partial(prepare, self._keeper)  # not for the control
+                outcome = await Experiment(bench, setup, observer).run()
+        except (StackError, RedisError, OSError) as error:
+            if outcome is None or outcome.verdict.kind != DOUBLE_CHARGE:
+                return failed(spec, f"a server of the stack failed: {type(error).__name__}: {error}")
+        return outcome
+
+    @contextlib.asynccontextmanager
+    async def bench(self, spec: Spec, profile: Profile) -> AsyncIterator[Bench]:
+        """A bench: a database of the shared Redis, or a server of its own where the fault breaks servers."""
+        number = next(self._numbers)
+        fault = FAULTS[spec.fault]
+        if fault.own_redis is not None:
+            redis = await self._stack.own_redis(*fault.own_redis)
+            watch = KeyspaceWatch(redis)
+            await watch.start()
+            database = 0
+        else:
+            redis, watch, database = self._stack.redis, self._watch, self._free.popleft()
+            await redis.lend(database)
+        bench = Bench(
+            spec=spec,
+            stack=self._stack,
+            crew=self._crews[spec.subject],
+            profile=profile,
+            redis=redis,
+            watch=watch,
+            monitor=self._monitor,
+            database=database,
+            customer=f"cus-{self._name}-{number:05}",
+            invoice=f"inv-{self._name}-{number:05}",
+        )
+        try:
+            yield bench
+        finally:
+            if redis.own:
+                await watch.stop()
+                await redis.remove()
+            else:
+                await redis.take_back(database, bench.named, (bench.customer.encode(), bench.invoice.encode()))
+                self._free.append(database)
