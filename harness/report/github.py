@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.report.compare import Change, headline
 from harness.report.outcome import outcome
 from harness.report.results import Experiment, Run, Subject
-from harness.report.story import sentence
+from harness.report.story import told
 from harness.report.tables import Table, failures, status, sweeps, tables
 from harness.report.words import one_line, plural
 
@@ -91,12 +91,12 @@ def escape_property(value: str) -> str:
 
 
 def _annotation(e: Experiment, subject: Subject | None, root: Path | None) -> str:
-    told = one_line(e.get("sentence") or sentence(e), 1000)
+    sentence = one_line(told(e), 1000)
     title = (
         f"{status(e).words}: {one_line(e['subject'], 80)}, {one_line(e['fault'], 60)} at {one_line(e['place'], 120)}"
     )
     place = _place(subject, root)
-    message = escape_data(f"{told}\nReplay: {one_line(e['replay'], 500)}")
+    message = escape_data(f"{sentence}\nReplay: {one_line(e['replay'], 500)}")
     return f"::error {place}title={escape_property(title)}::{message}"
 
 
@@ -118,7 +118,7 @@ def _failure(e: Experiment) -> list[str]:
     return [
         f"#### {_ICONS[status(e).key]} {status(e).words}: {where}",
         "",
-        _text(e.get("sentence") or sentence(e), 1000),
+        _text(told(e), 1000),
         "",
         _code(e["replay"]),
     ]

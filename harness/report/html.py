@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from harness.report.outcome import outcome
 from harness.report.payload import Payload, payload
 from harness.report.results import Run, write_atomically
 from harness.report.statistics import clopper_pearson_upper
-from harness.report.story import sentence
+from harness.report.story import told
 from harness.report.tables import Cell, failures, overview, recoveries, status, sweeps, tables
 from harness.report.words import duration, one_line, plural, visible
 
@@ -125,26 +126,40 @@ def _environment() -> jinja2.Environment:
         visible=visible,
         duration=duration,
         plural=plural,
-        tell=lambda e: one_line(e.get("sentence") or sentence(e), 2000),
+        tell=lambda e: one_line(told(e), 2000),
         short=_short,
-        summed=_summed,
+        counted=_counted,
+        ran=_ran,
     )
     environment.globals["status"] = status
     return environment
 
 
 def _short(cell: Cell) -> str:
-    """A word for a square of the heat map."""
+    """A word for a square of the overview, or of the heat map."""
     if "NO CHARGE" in cell.words.upper():
         return "none" if cell.status.key == "known" else "NONE"
     return _SHORT[cell.status.key]
 
 
-def _summed(cell: Cell) -> str:
-    """What a cell of the overview says: the worst of all places, and at how many of them."""
+def _counted(cell: Cell) -> str:
+    """At how many of its places a cell of the overview came out as it says; nothing where there is one."""
     total = sum(e["verdict"] != "not-applicable" for _, e in cell.experiments)
-    if total <= 1:
-        return cell.status.words
-    return (
-        f"{cell.status.words}, all {total}" if cell.count == total else f"{cell.status.words}, {cell.count} of {total}"
-    )
+    return "" if total <= 1 else f"all {total}" if cell.count == total else f"{cell.count} of {total}"
+
+
+def _ran(source: Mapping[str, Any]) -> str:
+    """What was run on what, in one line: a run, or one of those that were merged."""
+    stack, host = source["stack"], source["host"]
+    parts = [
+        f"{stack.get('kind', '?')} stack",
+        str(stack.get("redis", "?")),
+        f"Toxiproxy {stack.get('toxiproxy', '?')}",
+        f"PostgreSQL {stack['postgres']}" if stack.get("postgres") else "no PostgreSQL",
+        f"lease {source['ttl_ms']} ms",
+        f"seed {source['seed']}",
+        f"{host.get('os', '?')}, Python {host.get('python', '?')}, {host.get('cpus', '?')} CPUs",
+        f"commit {(source['commit'] or 'unknown')[:12]}",
+        f"{source['started'][:16].replace('T', ' ')}, {duration(source['wall_s'] * 1000)}",
+    ]
+    return " \N{MIDDLE DOT} ".join(parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from harness.report.results import Experiment
-from harness.report.story import sentence
+from harness.report.story import told
 from harness.report.words import visible
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -27,7 +27,7 @@ def properties(experiment: Experiment) -> list[tuple[str, str]]:
         ("contended", _bool(experiment["contended"])),
         ("attempts", str(len(experiment["attempts"]))),
         ("replay", experiment["replay"]),
-        ("sentence", experiment.get("sentence") or sentence(experiment)),
+        ("sentence", told(experiment)),
     ]
     if experiment["reason"]:
         pairs.append(("reason", experiment["reason"]))

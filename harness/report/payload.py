@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.report.drawing import drawing
 from harness.report.results import Experiment
-from harness.report.story import paragraph, sentence
+from harness.report.story import paragraph, told
 from harness.report.tables import status
 from harness.report.timeline import text
 from harness.report.words import visible
@@ -71,12 +71,12 @@ def slim(experiment: Experiment) -> dict[str, Any]:
     keys = ("id", "scenario", "subject", "fault", "place", "verdict", "expected", "hole", "reason", "charges", "landed")
     more = ("contended", "run", "ttl_ms", "recovery_s", "wall_s", "replay", "source", "jitter")
     kept = {key: experiment[key] for key in (*keys, *more) if key in experiment}  # type: ignore[literal-required]
-    told = {
+    words = {
         "status": found.key,
         "words": "exactly one charge" if found.key == "one" else found.words,
-        "sentence": experiment.get("sentence") or sentence(experiment),
+        "sentence": told(experiment),
     }
-    cleaned: dict[str, Any] = _clean(kept | told)
+    cleaned: dict[str, Any] = _clean(kept | words)
     return cleaned
 
 

@@ -65,6 +65,11 @@ def sentence(experiment: Experiment) -> str:
     return f"Nothing can be concluded: {reason} (the ledger holds {plural(counted, 'charge')})."
 
 
+def told(experiment: Experiment) -> str:
+    """The sentence, from the events where they are there; else the one that the run itself has made of them."""
+    return sentence(experiment) if experiment["events"] else experiment.get("sentence") or sentence(experiment)
+
+
 def paragraph(experiment: Experiment) -> str:
     """The whole story: the fault, what became of the lock, the money, and what was expected."""
     read = facts(experiment["events"])

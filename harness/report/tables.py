@@ -255,7 +255,7 @@ def overview(run: Run) -> Overview:
         groups.setdefault((e["subject"], e["scenario"]), []).append((index, e))
     names = [s["name"] for s in run["subjects"]]
     subjects = _unique([*(n for n in names if any(key[0] == n for key in groups)), *(key[0] for key in groups)])
-    scenarios = _unique(e["scenario"] for e in run["experiments"])
+    scenarios = sorted(_unique(e["scenario"] for e in run["experiments"]), key=lambda name: name != BASELINE)
     return Overview(tuple(scenarios), tuple(subjects), {key: Cell(tuple(group)) for key, group in groups.items()})
 
 

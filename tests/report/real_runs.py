@@ -34,11 +34,17 @@ INTERRUPTED = {"partial": "first-outcome", "empty": "first-experiment"}
 """Runs that are told to end (SIGTERM), and when: see ends_early.py."""
 
 
-def once(folder: Path, name: str, make: Callable[[], Any]) -> Any:
-    """What make() returns, made by the first process that asks and kept in folder as JSON."""
+def once(folder: Path, name: str, make: Callable[[], Any], *, wait: bool = True) -> Any:
+    """What make() returns, made by the first process that asks and kept in folder as JSON.
+
+    wait=False: None where somebody else is making it now.
+    """
     kept = folder / f"{name}.json"
     with (folder / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            return None
         if not kept.exists():
             kept.write_text(json.dumps(make()))
         return json.loads(kept.read_text())

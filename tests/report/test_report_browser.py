@@ -5,6 +5,7 @@ The reports are those of real runs; made-up is only the merged one, whose two ru
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,27 +22,30 @@ from harness.report.words import visible
 WAYS = ("light", "dark", "phone")
 NAMES = ("swept", "passing", "broken", "hostile", "merged", "partial", "empty")
 CELLS_AT_MOST = 8
-AT_ONCE = 3
-"""Reports made and looked at side by side: most of a run is waiting for leases to run out."""
+AT_ONCE = 1 if "PYTEST_XDIST_WORKER" in os.environ else 3
+"""Reports made and looked at side by side in this process: most of a run is waiting for leases to run out."""
 
 
-def _all(folder: Path) -> dict[str, tuple[str, dict[str, Any]]]:
-    """By name where each page is, and what the browser saw of it."""
+def _made_and_seen(folder: Path, name: str, *, wait: bool = True) -> tuple[str, dict[str, Any]]:
+    """Where the page is, and what the browser saw of it; made once for all processes of this test session."""
 
-    def made_and_seen(name: str) -> tuple[str, dict[str, Any]]:
+    def make() -> tuple[str, dict[str, Any]]:
         page = _merged(folder) if name == "merged" else real_runs.make(folder, name) / "index.html"
         return str(page), look(page, CELLS_AT_MOST)
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(zip(NAMES, pool.map(made_and_seen, NAMES), strict=True))
+    made: tuple[str, dict[str, Any]] = real_runs.once(folder, f"seen-{name}", make, wait=wait)
+    return made
 
 
 @pytest.fixture(scope="module", params=NAMES)
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """One report, and what was seen of it: all are made once, by the first process of this session that asks."""
+    """One report, and what was seen of it. Whoever asks helps to make those that nobody is at yet."""
     command()  # skips here, before anything is run
     folder = real_runs.shared(tmp_path_factory)
-    page, looked = real_runs.once(folder, "seen", lambda: _all(folder))[request.param]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for name in NAMES:
+            pool.submit(_made_and_seen, folder, name, wait=False)  # what goes wrong is told to the test that wants it
+    page, looked = _made_and_seen(folder, request.param)
     if request.param == "merged":
         run = report.merge([sample_runs.passing(), sample_runs.compose()])
     else:

@@ -108,10 +108,14 @@ def test_what_does_not_fit_loses_its_events_last_the_failures_never_the_verdict(
 
 def test_the_first_screen_has_the_verdict_the_matrix_in_words_and_what_was_run_on_what() -> None:
     page = render(sample_runs.passing())
-    text = re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", page[: page.index('id="index"')]))
+    first = page[: page.index('aria-label="What the words mean"')]
+    text = re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", first))
     for said in (
-        "Green: all 54 experiments came out as declared.", "double charge (reproduced), 3 of 6", "one, all 6",
-        "Valkey 9.1.2", "stand-in 2.12.0", "1000 ms", "20411", "Linux 6.1 x86_64", "8007652c0ffee",
+        "Green: all 54 experiments came out as declared.",
+        "double 3 of 6 , double charge (reproduced): fencing, slow-charge",
+        "one all 6 , one: watchdog, slow-charge",
+        "local stack · Valkey 9.1.2 · Toxiproxy stand-in 2.12.0 · PostgreSQL 18.6 · lease 1000 ms · seed 20411 · Linux "
+        "6.1 x86_64, Python 3.11.7, 2 CPUs · commit 8007652c0ffe · 2026-11-29 15:40, 14.2 s",
     ):  # fmt: skip
         assert said in text, said
 

@@ -14,6 +14,7 @@ from harness import report
 from harness.report.drawing import drawing
 from harness.report.facts import facts
 from harness.report.results import Experiment
+from harness.report.story import told
 
 PAID = "for invoice inv_2041 (19.99 EUR)"
 
@@ -119,6 +120,14 @@ def test_without_events_the_sentence_says_only_what_the_ledger_says(verdict: str
     assert "A" not in re.findall(r"\b[ABC]\b", told)
     assert told.endswith(".")
     assert report.timeline(experiment("x", verdict=verdict, events=[])) == "(no events were recorded)"
+
+
+def test_a_report_that_is_drawn_again_tells_what_the_events_say_and_the_runs_own_sentence_only_without_them() -> None:
+    e = experiment("x", verdict="double-charge", events=h.slow_double(), sentence="An older version's words.")
+    assert told(e) == report.sentence(e)
+    assert dict(report.properties(e))["sentence"] == report.sentence(e)
+    bare = experiment("x", verdict="double-charge", events=[], sentence="An older version's words.")
+    assert told(bare) == "An older version's words."
 
 
 def test_the_number_of_charges_is_the_ledgers_even_where_the_events_show_fewer() -> None:

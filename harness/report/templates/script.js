@@ -203,7 +203,7 @@
     height += 8;
     const mid = (lane) => top[lane] + LANE[lane] / 2;
     const small = window.innerWidth < 600;
-    const names = svg("svg", { width: small ? 72 : 112, height, "aria-hidden": "true" });
+    const names = svg("svg", { width: small ? 78 : 112, height, "aria-hidden": "true" });
     for (const lane of d.lanes) {
       names.append(svg("line", { class: "rule", x1: 0, x2: 200, y1: top[lane], y2: top[lane] }),
         svg("text", { class: "lane-name", x: small ? 7 : 10, y: mid(lane) + (NAMES[lane][1] && !small ? -2 : 5) }, NAMES[lane][0]));
@@ -329,12 +329,14 @@
 
   function coins(root, d, x, top, item) {
     const y = top.processor + 50;
-    d.coins.forEach((coin) => {
+    const tags = d.coins.map((coin) => `${coin.n > 1 ? "charged again" : "charged"}: ${coin.who}` +
+      (coin.token ? ` \u00b7 token ${coin.token}` : "") + (coin.next ? ", next invoice" : ""));
+    const tagAt = apart(d.coins.map((coin) => x(coin.at)), tags.map((tag, i) => tag.length * (d.coins[i].n > 1 ? 7.3 : 6.1) + 8));
+    d.coins.forEach((coin, i) => {
       const at = x(coin.at);
-      const tag = (coin.token ? `${coin.who} \u00b7 token ${coin.token}` : coin.who) + (coin.next ? ", next invoice" : "");
       const node = item(coin.at, coin.title, svg("circle", { class: "coin focusable", cx: at, cy: y, r: 13 }),
         svg("text", { class: "coin-number", x: at, y: y + 5 }, String(coin.n)),
-        svg("text", { class: coin.n > 1 ? "alarm" : "tag", x: at, y: y + 34, "text-anchor": "middle" }, coin.n > 1 ? `charged again: ${tag}` : `charged: ${tag}`));
+        svg("text", { class: coin.n > 1 ? "alarm" : "tag", x: tagAt[i], y: y + 34, "text-anchor": "middle" }, tags[i]));
       if (coin.n > 1) node.prepend(svg("circle", { class: "coin-ring", cx: at, cy: y, r: 18 }));
     });
     const second = d.coins.find((coin) => coin.n === 2);
@@ -346,6 +348,14 @@
         if (two - one > 90) root.append(svg("text", { class: "alarm", x: (one + two) / 2, y: y - 6, "text-anchor": "middle" }, `${stamp(second.at - first.at)} apart`));
       }
     }
+  }
+
+  // Where labels go so that none covers the next: the first gives way to the left, the others to the right.
+  function apart(wanted, widths) {
+    const at = [...wanted];
+    if (at.length > 1) at[0] = Math.max(widths[0] / 2, Math.min(at[0], at[1] - (widths[0] + widths[1]) / 2));
+    for (let i = 1; i < at.length; i += 1) at[i] = Math.max(at[i], at[i - 1] + (widths[i - 1] + widths[i]) / 2);
+    return at;
   }
 
   function keys(root, shapes) {
