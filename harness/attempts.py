@@ -85,7 +85,8 @@ class Attempts:
         """Waits until the stack has what an experiment needs, and the machine has room for it."""
         fault = FAULTS[spec.fault]
         own = 0 if fault.own_redis is None else 1 + fault.replicas
-        needs = Needs(fault.proxies(spec.place), servers=own, databases=0 if own else 1)
+        more = self._crews[spec.subject].subject.redis_nodes - 1
+        needs = Needs(fault.proxies(spec.place), servers=own + more, databases=0 if own else 1)
         async with self._room.taken(needs):
             await self._gate.enter()
             try:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from redis.exceptions import RedisError
 
 from harness.bench import Bench
 from harness.network.tap import Message
+from harness.nodes import FIRST, Node
 from harness.points import CHARGE, points
 from harness.profile import Profile, generic
 from harness.stack.postgres_databases import AdvisoryLock
@@ -32,11 +34,13 @@ class Candidate:
 
 @dataclass
 class Observer:
-    """Watches a baseline: which keys expire, which worker touches which key."""
+    """Watches a baseline: which keys expire, on which nodes, which worker touches which key."""
 
     bench: Bench
     candidates: dict[str, Candidate] = field(default_factory=dict)
     touched: dict[str, set[str]] = field(default_factory=dict)
+    on_nodes: dict[str, set[str]] = field(default_factory=dict)
+    """key -> the links of the Redis nodes on which it has expired or could have."""
     gone_ms: dict[str, list[float]] = field(default_factory=dict)
     messages: list[Message] = field(default_factory=list)
     advisory: list[AdvisoryLock] = field(default_factory=list)
@@ -44,28 +48,33 @@ class Observer:
 
     def watch(self) -> None:
         """Starts to watch; call it when the bench is prepared."""
-        self.bench.watch.listen(self.bench.database, self._on_key)
+        bench = self.bench
+        bench.watch.listen(bench.database, partial(self._on_key, Node(FIRST, bench.redis, bench.watch, bench.database)))
+        for node in bench.nodes:
+            node.watch.listen(node.database, partial(self._on_key, node))
         if self.bench.database_name is not None:
             self.bench.stack.advisory.listen(self.bench.database_name, self.advisory.extend)
         self.bench.on_message.append(self._on_message)
 
-    def _on_key(self, event: str, key: str) -> None:
+    def _on_key(self, node: Node, event: str, key: str) -> None:
         if event in ("del", "unlink", "expired"):
             self.gone_ms.setdefault(key, []).append(self.bench.history.t_ms())
             return
         if event == "expire":  # also of SET ... PX; a lock around one fast write may be gone before the probe
             self.candidates.setdefault(key, Candidate(key, 0.0, self.bench.history.t_ms()))
-        task = asyncio.get_running_loop().create_task(self._probe(key, self.bench.history.t_ms()))
+            self.on_nodes.setdefault(key, set()).add(node.link)
+        task = asyncio.get_running_loop().create_task(self._probe(node, key, self.bench.history.t_ms()))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _probe(self, key: str, at_ms: float) -> None:
+    async def _probe(self, node: Node, key: str, at_ms: float) -> None:
         try:
-            (pttl,) = await self.bench.redis.in_database(self.bench.database, ("PTTL", key))
+            (pttl,) = await node.redis.in_database(node.database, ("PTTL", key))
         except (RedisError, OSError):
             return
         known = self.candidates.get(key)
         if isinstance(pttl, int) and pttl > 0:
+            self.on_nodes.setdefault(key, set()).add(node.link)
             if known is None:
                 self.candidates[key] = Candidate(key, float(pttl), at_ms)
             else:
@@ -95,7 +104,14 @@ class Observer:
         )
         if lock is not None:
             key = generic(lock.key, bench.customer, bench.invoice)
-            return replace(profile, lock=key, lock_kind="redis", lease_ms=lock.lease_ms or None, early_release=early)
+            return replace(
+                profile,
+                lock=key,
+                lock_kind="redis",
+                lease_ms=lock.lease_ms or None,
+                early_release=early,
+                lock_nodes=tuple(sorted(self.on_nodes.get(lock.key, ()))),
+            )
         if self.advisory:
             return replace(profile, lock=f"advisory lock {self.advisory[0].key}", lock_kind="advisory")
         return profile

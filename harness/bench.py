@@ -19,6 +19,7 @@ from harness.locks import KeyspaceWatch, Lease, LockAccount, RedisLock
 from harness.monitor import Monitor
 from harness.network.link import Address, Link
 from harness.network.tap import Fate, Handler, Message
+from harness.nodes import FIRST, Node, QuorumLock, is_redis, judges
 from harness.processes import Output, Process, kill_tree
 from harness.profile import Profile
 from harness.spec import Spec
@@ -81,6 +82,8 @@ class Bench:
     charge_left: asyncio.Event = field(default_factory=asyncio.Event)
     """A's charge request has reached its tap."""
     env: dict[str, str] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    """The Redis servers besides the first, where the subject has asked for several."""
     earlier: frozenset[str] = frozenset()
     """Charges of the customer's earlier invoices, settled before A was delivered: no business of the verdict's."""
     named: set[bytes] = field(default_factory=set)
@@ -94,19 +97,25 @@ class Bench:
     def __post_init__(self) -> None:
         self.account = LockAccount(self.history)
         self.struck_ns = 0
-        self.lock: RedisLock | None = None
+        self.lock: RedisLock | QuorumLock | None = None
         self.advisory: AdvisoryAccount | None = None
         if self.profile.lock_kind == "advisory":
             self.advisory = AdvisoryAccount(self.account, self.whose_session)
         if self.profile.lock_kind == "redis" and self.profile.lock is not None:
             key = self.profile.lock_for(self.customer, self.invoice)
-            self.lock = RedisLock(self.redis, self.database, key, self.account, self._who_set)
+            if self.nodes:
+                places = {FIRST: (self.redis, self.database)} | {n.link: (n.redis, n.database) for n in self.nodes}
+                judged_by = judges(self.profile.lock_nodes, len(places))
+                self.lock = QuorumLock(places, key, self.account, self._who_set, judged_by)
+            else:
+                self.lock = RedisLock(self.redis, self.database, key, self.account, self._who_set)
 
     # --- links ---
 
     async def open_links(self, worker: str) -> None:
         """Opens a worker's links, once."""
         names = ["redis", "processor"] + (["postgres"] if self.stack.postgres is not None else [])
+        names += [node.link for node in self.nodes]
         for name in names:
             if (worker, name) not in self.links:
                 link = Link(name, worker, self._upstream(worker, name), self._noting(worker))
@@ -128,6 +137,8 @@ class Bench:
         """Where the stack's own server for this link is."""
         if name == "redis":
             return self.redis.address
+        if (node := next((node for node in self.nodes if node.link == name), None)) is not None:
+            return node.redis.address
         if name == "processor":
             return self.stack.processor.payment[worker]
         if self.stack.postgres is None:
@@ -166,7 +177,7 @@ class Bench:
                 self.b_asked.set()
             detail: dict[str, Any] = {"boundary": message.boundary}
             if message.side == "request":
-                if message.link == "redis" and "args" in message.info:
+                if is_redis(message.link) and "args" in message.info:
                     self.named.update(arg for arg in message.info["args"] if len(arg) <= _LONGEST_NAME)
                     self._remember_args(worker, message.info["args"])
                 elif message.label == _CHARGE_LABEL:
@@ -218,8 +229,10 @@ class Bench:
             database_url = self.stack.postgres.url(
                 self.database_name or self._late_database, "127.0.0.1", self.link(worker, "postgres").port
             )
+        redis_url = self.redis.url("127.0.0.1", self.link(worker, FIRST).port, self.database)
+        others = [n.redis.url("127.0.0.1", self.link(worker, n.link).port, n.database) for n in self.nodes]
         return Job(
-            redis_url=self.redis.url("127.0.0.1", self.link(worker, "redis").port, self.database),
+            redis_url=redis_url,
             processor_url=f"http://127.0.0.1:{self.link(worker, 'processor').port}",
             database_url=database_url,
             customer=self.customer,
@@ -228,6 +241,7 @@ class Bench:
             currency=CURRENCY,
             lock_ttl_ms=self.spec.ttl_ms,
             worker=worker,
+            redis_urls=(redis_url, *others) if others else (),
         )
 
     def direct_job(self) -> Job:
@@ -236,9 +250,12 @@ class Bench:
         host, port = self.redis.address
         payment = "{}:{}".format(*self.stack.processor.payment["A"])
         postgres = self.stack.postgres
+        redis_url = self.redis.url(host, port, self.database)
+        others = [node.redis.url(*node.redis.address, node.database) for node in self.nodes]
         return replace(
             job,
-            redis_url=self.redis.url(host, port, self.database),
+            redis_url=redis_url,
+            redis_urls=(redis_url, *others) if others else (),
             processor_url=f"http://{payment}",
             database_url=None if postgres is None or self.database_name is None else postgres.url(self.database_name),
         )
@@ -338,16 +355,29 @@ class Bench:
             await self.need_database()
         for worker in ("A", "B"):
             await self.open_links(worker)
-        if self.lock is not None:
-            self.watch.listen(self.database, self.lock.on_event)
+        self.hear_lock()
         if self.advisory is not None and self.database_name is not None:
             self.stack.advisory.listen(self.database_name, self.advisory.on_rows)
+
+    def hear_lock(self) -> None:
+        """The servers' events of the lock are listened to from here on."""
+        if self.lock is not None:
+            self.watch.listen(self.database, self.lock.on_event)
+        if isinstance(self.lock, QuorumLock):
+            for node in self.nodes:
+                node.watch.listen(node.database, self.lock.on(node.link).on_event)
+
+    def unhear_lock(self) -> None:
+        """Nobody listens to the servers' events any more."""
+        self.watch.unlisten(self.database)
+        for node in self.nodes:
+            node.watch.unlisten(node.database)
 
     async def close(self) -> None:
         """Ends everything that is left, and gives back what was lent."""
         if self.lock is not None:
             self.lock.stop()
-        self.watch.unlisten(self.database)
+        self.unhear_lock()
         if self.database_name is not None:
             self.stack.advisory.unlisten(self.database_name)
         for worker in self.workers:

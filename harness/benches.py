@@ -18,6 +18,7 @@ from harness.experiment import Experiment, Outcome, failed
 from harness.faults import FAULTS
 from harness.locks import KeyspaceWatch
 from harness.monitor import Monitor
+from harness.nodes import Node, more_nodes
 from harness.processes import Keeper
 from harness.profile import Profile
 from harness.setup_hook import Setup
@@ -68,6 +69,12 @@ class Benches:
     @contextlib.asynccontextmanager
     async def bench(self, spec: Spec, profile: Profile) -> AsyncIterator[Bench]:
         """A bench: a database of the shared Redis, or a server of its own where the fault breaks servers."""
+        subject = self._crews[spec.subject].subject
+        async with more_nodes(self._stack, subject.redis_nodes) as nodes, self._bench_on(spec, profile, nodes) as bench:
+            yield bench
+
+    @contextlib.asynccontextmanager
+    async def _bench_on(self, spec: Spec, profile: Profile, nodes: list[Node]) -> AsyncIterator[Bench]:
         number = next(self._numbers)
         fault = FAULTS[spec.fault]
         if fault.own_redis is not None:
@@ -89,6 +96,7 @@ class Benches:
             database=database,
             customer=f"cus-{self._name}-{number:05}",
             invoice=f"inv-{self._name}-{number:05}",
+            nodes=nodes,
         )
         try:
             yield bench

@@ -10,6 +10,9 @@ from typing import Protocol
 from harness.processes import Keeper, Output, Process, Spawner, python_env
 from harness.subject import Job, Subject
 
+_OPTIONAL = ("DATABASE_URL", "REDIS_URLS")
+"""Of the contract, what a job may not have: then the caller's own must not be taken for it."""
+
 
 class SubjectError(Exception):
     """The subject cannot be run at all: it does not import, is not callable, or its program is not there."""
@@ -60,7 +63,7 @@ class ProgramCrew:
         self._env = dict(os.environ) if subject.kind == "command" else python_env()
 
     async def start(self, job: Job, output: Output) -> Process:
-        env = {key: value for key, value in self._env.items() if key != "DATABASE_URL"} | job.to_env()
+        env = {key: value for key, value in self._env.items() if key not in _OPTIONAL} | job.to_env()
         return await self._keeper.spawn(self._argv, env=env, cwd=self._cwd, fds={"output": output.write_fd})
 
 

@@ -171,6 +171,9 @@ class Engine:
         if spec.subject in NEED_POSTGRES and self.stack.postgres is None:
             self.attempts.finish(entry, not_applicable(spec, f"the stack has no PostgreSQL: {self.stack.no_postgres}"))
             return
+        if (why := self._no_nodes(spec.subject)) is not None:
+            self.attempts.finish(entry, not_applicable(spec, why))
+            return
         wrong = await self.ready(spec.subject)
         if wrong is not None:
             self.attempts.finish(entry, failed(spec, f"{spec.subject} is not fit to be tried: {wrong}"))
@@ -179,6 +182,13 @@ class Engine:
             self.attempts.finish(entry, not_applicable(spec, why))
             return
         await self.attempts.attempt(entry)
+
+    def _no_nodes(self, subject: str) -> str | None:
+        """Why a subject cannot have the Redis nodes that it asks for; None where it can."""
+        nodes = self.crews[subject].subject.redis_nodes
+        if nodes == 1 or self.stack.no_own_redis is None:
+            return None
+        return f"it asks for {nodes} Redis nodes: {self.stack.no_own_redis}"
 
     def _inapplicable(self, spec: Spec) -> str | None:
         """Why a fault does not concern a subject, or cannot be had on this stack."""
@@ -189,6 +199,8 @@ class Engine:
             return self.stack.no_own_redis
         if fault.refuses and self.stack.no_refusals is not None:
             return self.stack.no_refusals
+        if fault.stops_redis and self.config.stack == "compose":
+            return "Redis runs in a container, whose processes are not stopped"
         return self.stack.no_second_postgres if fault.second_postgres else None
 
     async def _run(self, spec: Spec) -> Outcome:

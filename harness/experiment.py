@@ -170,6 +170,9 @@ class Experiment:
             bench.history.add("queue", "queue", "server-died", reason=died)
         if bench.watch.broken is not None and not bench.redis.own:
             bench.history.add("queue", "queue", "server-died", reason=bench.watch.broken)
+        for node in bench.nodes:
+            if node.watch.broken is not None:  # a node that a fault took away is back, and is listened to again
+                bench.history.add("queue", "queue", "server-died", reason=node.watch.broken)
 
     def _outcome(self) -> Outcome:
         bench = self.bench

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from harness.network.framing import protocol_of
 from harness.network.tap import Message
 
 CHARGE = "post-v1-charges"
@@ -65,7 +66,7 @@ def _asks(message: Message) -> bool:
 
 
 def _of_connection(message: Message) -> bool:
-    return message.label in _CONNECTION.get(message.link, ()) or message.label.startswith("client-")
+    return message.label in _CONNECTION.get(protocol_of(message.link), ()) or message.label.startswith("client-")
 
 
 def _of_lock(message: Message, lock: str | None) -> bool:

@@ -31,6 +31,8 @@ class Profile:
     renewals: int = 0
     early_release: bool = False
     """The lock is let go before the charge is answered: it is not what keeps the charge from happening twice."""
+    lock_nodes: tuple[str, ...] = ()
+    """The links of the Redis nodes that the lock's key was on."""
     fenced: bool = False
     """The charge carries a fencing token."""
 

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ LEAST_TTL_MS = 200
 """Below this the machine's own timing (some 10 ms of scheduling on a busy machine) is no small part of a lease."""
 MOST_TTL_MS = 120_000
 MOST_RUNS = 10_000
+MOST_NODES = 9
+"""Each node is a server of the experiment's own but for the first, and hundreds of experiments run side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ OPTIONS = (
     Option(
         "redis-flush", False, "let the databases used of your own Redis be emptied, whatever they hold", switch=True
     ),
+    Option("redis-nodes", 1, "Redis servers that your own lock asks for, in REDIS_URLS", kind=int, metavar="N"),
     Option("postgres-url", None, "your own PostgreSQL under test, instead of the local stack's", metavar="URL"),
     Option("variant", (), "try this built-in variant only (repeatable)", many=True, metavar="NAME"),
     Option("subject", None, "your own lock: a Python callable that gets the Job", metavar="MODULE:CALLABLE"),
@@ -73,7 +76,7 @@ OPTIONS = (
 )
 
 
-FROM_ENVIRONMENT = ("stack", "redis-url", "postgres-url")
+FROM_ENVIRONMENT = ("stack", "redis-url", "redis-nodes", "postgres-url")
 """Options that HARNESS_STACK and the like set too, between the flag and the ini: a URL may hold a password."""
 
 
@@ -157,9 +160,17 @@ def read(config: pytest.Config) -> Settings:
     delay = _number(by_name["delay"], values["delay"], 1.3, 8, "a charge that is faster than the lease shows nothing")
     runs = _number(by_name["runs"], values["runs"], 1, MOST_RUNS, "each run repeats every experiment")
     seed = _number(by_name["seed"], values["seed"], 0, 2**63 - 1, "it seeds a generator")
+    nodes = _number(by_name["redis-nodes"], values["redis-nodes"], 1, MOST_NODES, "each is a server of its own")
     cwd = str(config.invocation_params.dir)
     redis, postgres = _own_servers(values)
     own = _own_subject(values["subject"], values["worker"], cwd)
+    if own is not None:
+        own = replace(own, redis_nodes=nodes)
+    elif nodes > 1:
+        raise pytest.UsageError(
+            f"--harness-redis-nodes {nodes}: the built-in variants have one Redis. It is about your own lock: give "
+            "--harness-subject or --harness-worker"
+        )
     return Settings(
         subjects=_subjects(values["variant"], own),
         own=own,
@@ -312,7 +323,7 @@ def _holes(lines: list[str], own: Subject | None) -> dict[tuple[str, str], str]:
 
 def _flags(values: Mapping[str, Any], by_name: Mapping[str, Option]) -> str:
     words = []
-    for name in ("subject", "worker", "setup", "ttl", "delay", "stack", "redis-url", "postgres-url"):
+    for name in ("subject", "worker", "setup", "ttl", "delay", "stack", "redis-url", "redis-nodes", "postgres-url"):
         if values[name] != by_name[name].default and values[name] is not None:
             words += [by_name[name].flag, shlex.quote(_shown(name, str(values[name])))]
     if values["redis-flush"]:

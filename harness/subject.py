@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 ENVIRONMENT = (
     "REDIS_URL",
+    "REDIS_URLS",
     "PROCESSOR_URL",
     "DATABASE_URL",
     "CUSTOMER_ID",
@@ -41,7 +42,8 @@ class Job:
     """One delivery of one billing job: whom to charge, for what, and where the servers are.
 
     amount is in minor units of currency (ISO 4217); lock_ttl_ms is the lease to ask for, in milliseconds;
-    database_url is None where the stack has no Postgres; worker is A, B or C.
+    database_url is None where the stack has no Postgres; worker is A, B or C. redis_urls are all nodes, redis_url
+    first, where the subject has asked for several (--harness-redis-nodes), else empty.
     """
 
     redis_url: str
@@ -53,6 +55,7 @@ class Job:
     currency: str
     lock_ttl_ms: int
     worker: str
+    redis_urls: tuple[str, ...] = ()
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> Self:
@@ -67,6 +70,7 @@ class Job:
             currency=env["CURRENCY"],
             lock_ttl_ms=int(env["LOCK_TTL_MS"]),
             worker=env["WORKER_NAME"],
+            redis_urls=tuple(filter(None, env.get("REDIS_URLS", "").split(","))),
         )
 
     def to_env(self) -> dict[str, str]:
@@ -83,6 +87,8 @@ class Job:
         }
         if self.database_url is not None:
             env["DATABASE_URL"] = self.database_url
+        if self.redis_urls:
+            env["REDIS_URLS"] = ",".join(self.redis_urls)
         return env
 
     @property
@@ -95,13 +101,15 @@ class Job:
 class Subject:
     """The code under test. target is MODULE:CALLABLE, or for a command its words.
 
-    lease_factor: how much longer than LOCK_TTL_MS its lease is by its own declaration (long-ttl: 4).
+    lease_factor: how much longer than LOCK_TTL_MS its lease is by its own declaration (long-ttl: 4). redis_nodes: how
+    many Redis servers it asks for; with more than one it gets REDIS_URLS too.
     """
 
     name: str
     kind: str
     target: str | tuple[str, ...]
     lease_factor: float = 1.0
+    redis_nodes: int = 1
 
     @property
     def shown(self) -> str:

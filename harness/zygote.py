@@ -110,6 +110,8 @@ def _become_worker(target: Callable[[Job], Any], message: Message, output: int) 
     os.dup2(output, 2)
     os.close(output)
     atexit._clear()  # what the zygote registered is not the worker's
+    for name in ENVIRONMENT:
+        os.environ.pop(name, None)  # what the caller has in its own environment is no part of the job
     os.environ.update(message["env"])
     os.chdir(message["cwd"])
     random.seed()

@@ -36,6 +36,8 @@ class Fault:
 
     refuses: ClassVar[bool] = False
     """Whether it shows in a connection that Toxiproxy refuses or resets."""
+    stops_redis: ClassVar[bool] = False
+    """Whether it stops a Redis server's process, which must be one of this machine then."""
     second_postgres: ClassVar[bool] = False
     """Whether it puts a PostgreSQL of the harness's beside the stack's."""
 

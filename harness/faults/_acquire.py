@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.bench import Bench
 from harness.network.tap import Handler, Message
+from harness.nodes import is_redis
 from harness.profile import Profile
 
 
@@ -24,7 +25,7 @@ def at_acquire(bench: Bench, side: str, handler: Handler) -> None:
     boundaries: list[str] = []
 
     def listen(worker: str, message: Message) -> None:
-        if worker != "A" or message.link != "redis":
+        if worker != "A" or not is_redis(message.link):
             return
         if message.side == "request" and not boundaries and key in message.info.get("args", ()):
             boundaries.append(f"{message.link}.{message.label}.{message.n}.{side}")

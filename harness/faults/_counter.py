@@ -46,11 +46,11 @@ class LosesCounter(_Base):
         """Raises HarnessError when one of them was not charged."""
         bench = self.bench
         if bench.lock is not None:
-            bench.watch.unlisten(bench.database)  # these leases are not the experiment's
+            bench.unhear_lock()  # these leases are not the experiment's
         earlier = Bench(
             spec=bench.spec, stack=bench.stack, crew=bench.crew, profile=bench.profile, redis=bench.redis,
             watch=bench.watch, monitor=bench.monitor, database=bench.database, customer=bench.customer,
-            invoice=bench.invoice, history=History(),
+            invoice=bench.invoice, history=History(), nodes=bench.nodes,
         )  # fmt: skip
         try:
             for number in range(1, CLEAN_INVOICES + 1):
@@ -71,8 +71,7 @@ class LosesCounter(_Base):
         self._mark = account.mark
         bench.earlier = frozenset(charge["id"] for charge in account.charges)
         await bench.stack.processor.forget(bench.customer)  # their part of the log; ledger and mark stay
-        if bench.lock is not None:
-            bench.watch.listen(bench.database, bench.lock.on_event)
+        bench.hear_lock()
 
     async def strike(self, message: Message) -> Fate:
         charges = self.bench.history.select("request", who="A", witness="tap")

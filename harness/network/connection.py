@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from harness import kernel
 from harness.history import now_ns
 from harness.network import http, pgwire, resp
-from harness.network.framing import BYTES, Frame, Framer, Opaque
+from harness.network.framing import BYTES, Frame, Framer, Opaque, protocol_of
 from harness.network.tap import Fate, Handler, Message
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ class Connection:
     """One connection of a worker, and the one to the server that carries it on."""
 
     def __init__(self, link: Link) -> None:
-        requests, replies = FRAMERS[link.name]() if link.name in FRAMERS else (Opaque(), Opaque())
+        protocol = protocol_of(link.name)
+        requests, replies = FRAMERS[protocol]() if protocol in FRAMERS else (Opaque(), Opaque())
         self.link = link
         self.requests = _Direction("request", requests)
         self.replies = _Direction("reply", replies)

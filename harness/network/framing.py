@@ -14,6 +14,11 @@ BYTES = "bytes"
 _UNNAMEABLE = re.compile(r"[^a-z0-9]+")
 
 
+def protocol_of(link: str) -> str:
+    """What is spoken on a link: redis on redis, and on redis-2 of several nodes."""
+    return link.partition("-")[0]
+
+
 def slug(text: str) -> str:
     """Lower case, words joined by hyphens; "bytes" when nothing is left."""
     return _UNNAMEABLE.sub("-", text.lower()).strip("-") or BYTES

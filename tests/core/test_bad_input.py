@@ -71,6 +71,14 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "no run": (("--harness-runs", "0"), ("--harness-runs 0", "from 1 to")),
     "too many runs": (("--harness-runs", "1000000"), ("--harness-runs 1000000", "from 1 to")),
     "a seed below zero": (("--harness-seed", "-1"), ("--harness-seed -1",)),
+    "no Redis": (
+        ("--harness-subject", "os:getcwd", "--harness-redis-nodes", "0"),
+        ("--harness-redis-nodes 0", "from 1 to 9"),
+    ),
+    "several Redis nodes for nobody": (
+        ("--harness-redis-nodes", "3"),
+        ("--harness-redis-nodes 3", "the built-in variants have one Redis", "--harness-subject"),
+    ),
     "an unknown stack": (("--harness-stack", "cloud"), ("--harness-stack", "local", "compose")),
     "a replay token of no shape": (
         ("--harness-replay", "naive ttl at 3"),

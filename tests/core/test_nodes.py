@@ -1,0 +1,219 @@
+"""The account of a lock that is kept on three real servers: whose it is, and when it is nobody's any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from core.conftest import Loop
+from harness.history import History, now_ns
+from harness.locks import KeyspaceWatch, LockAccount
+from harness.nodes import FIRST, QuorumLock, is_redis, judges, link_of_node
+from harness.processes import Keeper
+from harness.stack.redis import LocalRedis
+
+PATIENCE_S = 30.0
+LOCK = "lock:cus-1"
+LINKS = [link_of_node(number) for number in (1, 2, 3)]
+Servers = dict[str, tuple[LocalRedis, KeyspaceWatch]]
+
+
+@dataclass
+class Cluster:
+    """A lock on three nodes, and what is said of it."""
+
+    servers: Servers
+    lock: QuorumLock
+    account: LockAccount
+
+    @property
+    def told(self) -> list[tuple[str, str]]:
+        return [(event.what.removeprefix("lock-"), event.who) for event in self.account.history]
+
+    async def on(self, numbers: str, *command: object) -> None:
+        """Runs a command on some nodes, one after the other."""
+        for number in numbers:
+            await self.servers[LINKS[int(number) - 1]][0].in_database(0, command)
+
+    async def take(self, numbers: str, who: str, lease_ms: int = 9000) -> None:
+        await self.on(numbers, "SET", LOCK, who, "NX", "PX", lease_ms)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not condition():
+                await asyncio.sleep(0.001)
+
+    async def quiet(self) -> None:
+        """Every event of before has been heard: events of one server come in order."""
+        heard: set[str] = set()
+        for link, (server, watch) in self.servers.items():
+            listener = self.lock.on(link).on_event
+
+            def hear(event: str, key: str, link: str = link, on: Callable[[str, str], None] = listener) -> None:
+                on(event, key)
+                if key == "bell":
+                    heard.add(link)
+
+            watch.listen(0, hear)
+            await server.in_database(0, ("SET", "bell", "1"))
+        await self.until(lambda: len(heard) == len(self.servers))
+        await self.lock.settle()
+
+
+@pytest.fixture(scope="module")
+def servers(loop: Loop) -> Iterator[Servers]:
+    async def start() -> tuple[Keeper, Servers]:
+        keeper = await Keeper.launch()
+        made: Servers = {}
+        for link in LINKS:
+            server = LocalRedis(keeper, keeper.directory / link, databases=1, options=(), own=True)
+            await server.start()
+            watch = KeyspaceWatch(server)
+            await watch.start()
+            made[link] = server, watch
+        return keeper, made
+
+    async def stop(made: Servers) -> None:
+        for server, watch in made.values():
+            await watch.stop()
+            await server.disconnect()
+
+    keeper, made = loop(start())
+    yield made
+    loop(stop(made))
+    keeper.shut_down()
+
+
+@pytest.fixture
+def cluster(loop: Loop, servers: Servers) -> Callable[..., None]:
+    """Runs a test with an empty cluster. lock_nodes: the links that the lock was on in the baseline."""
+
+    def run(test: Callable[[Cluster], Coroutine[Any, Any, None]], lock_nodes: tuple[str, ...] = tuple(LINKS)) -> None:
+        async def whole() -> None:
+            account = LockAccount(History())
+            places = {link: (server, 0) for link, (server, _) in servers.items()}
+            lock = QuorumLock(places, LOCK, account, lambda _, value: value or "?", judges(lock_nodes, 3))
+            for link, (server, watch) in servers.items():
+                await server.in_database(0, ("FLUSHDB",))
+                watch.listen(0, lock.on(link).on_event)
+            try:
+                await test(Cluster(servers, lock, account))
+            finally:
+                lock.stop()
+
+        loop(whole())
+
+    return run
+
+
+def test_a_lock_is_granted_by_a_majority_and_let_go_with_it(cluster: Callable[..., None]) -> None:
+    async def test(on: Cluster) -> None:
+        before_ns = now_ns()
+        await on.take("1", "A")
+        await on.quiet()
+        assert on.told == []
+        second_ns = now_ns()
+        await on.take("2", "A")
+        await on.until(lambda: on.account.current is not None)
+        lease = on.account.first_of("A")
+        assert lease is not None
+        assert before_ns < second_ns <= lease.granted_ns <= now_ns()
+        await on.take("3", "A")
+        await on.quiet()
+        await on.on("1", "DEL", LOCK)
+        await on.quiet()
+        assert on.told == [("granted", "A")], "one of three is no majority, and no renewal either"
+        await on.on("3", "DEL", LOCK)
+        await on.until(lambda: on.account.current is None)
+        assert on.told == [("granted", "A"), ("released", "A")]
+
+    cluster(test)
+
+
+def test_nobody_has_a_lock_whose_nodes_are_split(cluster: Callable[..., None]) -> None:
+    async def test(on: Cluster) -> None:
+        await on.take("1", "A")
+        await on.take("2", "B")
+        await on.quiet()
+        assert on.told == []
+        await on.take("3", "B")
+        await on.until(lambda: on.told == [("granted", "B")])
+
+    cluster(test)
+
+
+def test_the_lease_ends_when_too_few_nodes_are_left(cluster: Callable[..., None]) -> None:
+    """The second of three to run out decides, not the first and not the last."""
+
+    async def test(on: Cluster) -> None:
+        for number, lease_ms in (("1", 60), ("2", 160), ("3", 9000)):
+            await on.take(number, "A", lease_ms)
+        await on.until(lambda: len(on.told) == 2)
+        assert on.told == [("granted", "A"), ("expired", "A")]
+        lease = on.account.first_of("A")
+        assert lease is not None
+        assert lease.gone_ns is not None
+        assert lease.gone_ns - lease.granted_ns > 130_000_000
+
+    cluster(test)
+
+
+def test_a_lease_is_renewed_when_a_majority_is(cluster: Callable[..., None]) -> None:
+    async def test(on: Cluster) -> None:
+        await on.take("123", "A", 2000)
+        await on.quiet()
+        lease = on.account.current
+        assert lease is not None
+        assert lease.expires_ns is not None
+        ends_ns = lease.expires_ns
+        await on.on("1", "PEXPIRE", LOCK, 9000)
+        await on.quiet()
+        assert on.told == [("granted", "A")]
+        await on.on("2", "PEXPIRE", LOCK, 9000)
+        await on.until(lambda: len(on.told) == 2)
+        await on.on("3", "PEXPIRE", LOCK, 9000)
+        await on.quiet()
+        assert on.told == [("granted", "A"), ("renewed", "A")]
+        assert lease.expires_ns - ends_ns > 6_000_000_000
+
+    cluster(test)
+
+
+def test_a_node_that_is_gone_leaves_a_lock_to_the_other_two_and_no_more(cluster: Callable[..., None]) -> None:
+    async def test(on: Cluster) -> None:
+        await on.take("123", "A")
+        await on.quiet()
+        on.lock.on(LINKS[1]).lost("A", now_ns())
+        assert on.account.current is not None
+        on.lock.lost("A", now_ns())  # of what breaks, the first node is meant
+        assert on.account.current is None
+        assert on.told == [("granted", "A"), ("lost", "A")]
+
+    cluster(test)
+
+
+def test_a_lock_that_was_on_one_node_in_the_baseline_is_that_nodes(cluster: Callable[..., None]) -> None:
+    async def test(on: Cluster) -> None:
+        await on.take("13", "B")
+        await on.quiet()
+        assert on.told == []
+        await on.take("2", "A")
+        await on.until(lambda: on.told == [("granted", "A")])
+
+    cluster(test, (LINKS[1],))
+
+
+def test_the_judges_are_all_nodes_where_the_lock_was_on_most() -> None:
+    assert judges(LINKS[:2], 3) == LINKS
+    assert judges([LINKS[2]], 3) == [LINKS[2]]
+    assert judges(LINKS[:2], 5) == LINKS[:2]
+
+
+def test_the_links_of_nodes_are_redis_links() -> None:
+    assert LINKS == [FIRST, "redis-2", "redis-3"]
+    assert all(map(is_redis, LINKS))
+    assert not is_redis("processor")
