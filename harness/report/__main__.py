@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if changes is not None:
         lines += ["", f"Compared with before: {headline(changes)}.", *(f"  {change.line}" for change in changes)]
     if options.github:
-        lines += error_annotations(run, Path.cwd())
+        lines += error_annotations(run, Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd()))
     _say([*lines, "", f"Report: {page}"])
     if changes is not None:
         return EXIT_NOT_GREEN if any(change.kind == "worse" for change in changes) else EXIT_GREEN

@@ -67,7 +67,7 @@ def write_step_summary(run: Run, changes: list[Change] | None = None, env: Mappi
 def error_annotations(run: Run, root: Path | None = None) -> list[str]:
     """One ::error workflow command for each failure, at the subject's file and line. Print each on a line of its own.
 
-    root: the repository, so that an absolute source becomes the relative path GitHub can place.
+    root: the repository, so that an absolute source becomes the relative path GitHub can place, wherever it was run.
     """
     subjects = {subject["name"]: subject for subject in run["subjects"]}
     failed = failures(run)

@@ -130,6 +130,7 @@ def _environment() -> jinja2.Environment:
         short=_short,
         counted=_counted,
         ran=_ran,
+        breakable=_breakable,
     )
     environment.globals["status"] = status
     return environment
@@ -146,6 +147,11 @@ def _counted(cell: Cell) -> str:
     """At how many of its places a cell of the overview came out as it says; nothing where there is one."""
     total = sum(e["verdict"] != "not-applicable" for _, e in cell.experiments)
     return "" if total <= 1 else f"all {total}" if cell.count == total else f"{cell.count} of {total}"
+
+
+def _breakable(name: str) -> Markup:
+    """A boundary's name that breaks after a full stop where there is little room, and not within a word."""
+    return Markup(".<wbr>").join(name.split("."))
 
 
 def _ran(source: Mapping[str, Any]) -> str:

@@ -34,7 +34,7 @@ class Status:
 
 
 ONE = Status("one", "one", "\N{CHECK MARK}", 1, False)
-KNOWN = Status("known", "double charge (reproduced)", "\N{DIGIT TWO}\N{MULTIPLICATION SIGN}", 3, False)
+KNOWN = Status("known", "double charge (reproduced)", "\N{DIGIT TWO}\N{MULTIPLICATION SIGN}", 4, False)
 KNOWN_NONE = Status("known", "no charge (reproduced)", "0\N{MULTIPLICATION SIGN}", 3, False)
 DOUBLE = Status("bad", "DOUBLE CHARGE", "2\N{MULTIPLICATION SIGN}", 9, True)
 NONE = Status("bad", "NO CHARGE", "0\N{MULTIPLICATION SIGN}", 8, True)
