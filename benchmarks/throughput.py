@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks.cpu import cpu_ms
 from harness import sweep
 from harness.engine import Config, Engine
-from harness.processes import Output
+from harness.output import Output
 from harness.settings import variant
 from harness.spec import DOUBLE_CHARGE, NO_CHARGE
 from harness.subject import Job

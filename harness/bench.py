@@ -20,7 +20,8 @@ from harness.monitor import Monitor
 from harness.network.link import Address, Link
 from harness.network.tap import Fate, Handler, Message
 from harness.nodes import FIRST, Node, QuorumLock, is_redis, judges
-from harness.processes import Output, Process, kill_tree
+from harness.output import Output
+from harness.processes import Process, kill_tree
 from harness.profile import Profile
 from harness.spec import Spec
 from harness.stack import Stack

@@ -16,10 +16,10 @@ from harness.bench import Bench
 from harness.crew import Crew
 from harness.experiment import Experiment, Outcome, failed
 from harness.faults import FAULTS
+from harness.launcher import Keeper
 from harness.locks import KeyspaceWatch
 from harness.monitor import Monitor
 from harness.nodes import Node, more_nodes
-from harness.processes import Keeper
 from harness.profile import Profile
 from harness.setup_hook import Setup
 from harness.spec import DOUBLE_CHARGE, Spec

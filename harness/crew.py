@@ -7,7 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import Protocol
 
-from harness.processes import Keeper, Output, Process, Spawner, python_env
+from harness.launcher import Keeper, Spawner
+from harness.output import Output
+from harness.processes import Process, python_env
 from harness.subject import Job, Subject
 
 _OPTIONAL = ("DATABASE_URL", "REDIS_URLS")

@@ -19,10 +19,10 @@ from harness.benches import Benches
 from harness.crew import Crew, crews_for
 from harness.experiment import Outcome, failed, not_applicable
 from harness.faults import FAULTS
+from harness.launcher import Keeper
 from harness.learning import Learning
 from harness.locks import KeyspaceWatch
 from harness.monitor import Gate, Monitor
-from harness.processes import Keeper
 from harness.profile import Profile
 from harness.setup_hook import Setup
 from harness.spec import Spec

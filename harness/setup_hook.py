@@ -9,7 +9,9 @@ import shlex
 import sys
 from collections.abc import Awaitable, Callable
 
-from harness.processes import HarnessError, Keeper, Output, kill_tree, python_env
+from harness.launcher import Keeper
+from harness.output import Output
+from harness.processes import HarnessError, kill_tree, python_env
 
 SETUP_TIMEOUT_S = 60.0
 

@@ -11,7 +11,7 @@ from harness.stack.postgres import Postgres
 from harness.stack.postgres_databases import Databases
 
 if TYPE_CHECKING:
-    from harness.processes import Launcher
+    from harness.launcher import Launcher
 
 
 class Beside:

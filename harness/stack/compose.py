@@ -19,8 +19,8 @@ from redis.exceptions import RedisError
 from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_delay, wait_fixed
 
 from harness.advisory import AdvisoryWatch
+from harness.launcher import Keeper
 from harness.network.toxics import ToxicError, Toxiproxy
-from harness.processes import Keeper
 from harness.stack import Address, StackError, Versions
 from harness.stack import docker_engine as engine
 from harness.stack.attached import ContainerPostgres, ContainerToxiproxy

@@ -6,7 +6,7 @@ import contextlib
 
 from redis.exceptions import RedisError
 
-from harness.processes import Keeper
+from harness.launcher import Keeper
 from harness.stack import StackError
 from harness.stack.addresses import ServerUrl
 from harness.stack.external_postgres import ExternalPostgres

@@ -16,8 +16,9 @@ from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_dela
 from harness import kernel
 from harness.advisory import AdvisoryWatch
 from harness.keeper import ALSO_REMOVE
+from harness.launcher import Keeper
 from harness.network.toxics import Toxiproxy
-from harness.processes import Keeper, Process, python_env
+from harness.processes import Process, python_env
 from harness.stack import PORT_ATTEMPTS, StackError, Versions, free_port
 from harness.stack.accounts import ServerUnavailable
 from harness.stack.beside import Beside

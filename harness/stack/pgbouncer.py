@@ -26,7 +26,8 @@ from harness.stack.postgres_cluster import OWNER
 from harness.stack.postgres_databases import connect
 
 if TYPE_CHECKING:
-    from harness.processes import Launcher, Process
+    from harness.launcher import Launcher
+    from harness.processes import Process
 
 START_TIMEOUT_S = 10.0
 PORT_ATTEMPTS = 5

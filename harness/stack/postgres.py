@@ -25,7 +25,8 @@ from harness.stack.postgres_databases import Databases, connect
 from harness.stack.postgres_install import Installation, find
 
 if TYPE_CHECKING:
-    from harness.processes import Launcher, Process
+    from harness.launcher import Launcher
+    from harness.processes import Process
 
 SCHEMAS = ("pg_advisory", "pg_advisory_xact", "reserve_confirm")
 """The built-in variants that keep tables in PostgreSQL: each has a SCHEMA."""

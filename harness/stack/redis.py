@@ -17,7 +17,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from harness.processes import Launcher, Process
+from harness.launcher import Launcher
+from harness.processes import Process
 from harness.stack import PORT_ATTEMPTS, Address, StackError, free_port
 
 DATABASES = 2048

@@ -10,7 +10,7 @@ import pytest
 from docker import DockerClient
 from docker.errors import ImageNotFound
 
-from harness.processes import Keeper
+from harness.launcher import Keeper
 from harness.stack import StackError
 from harness.stack.compose import ComposeStack
 from harness.stack.docker_engine import connect

@@ -15,7 +15,8 @@ import pytest
 from docker import DockerClient
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from harness.processes import Keeper, python_env
+from harness.launcher import Keeper
+from harness.processes import python_env
 from harness.stack import StackError
 from harness.stack.compose import ComposeStack
 from harness.stack.docker_engine import (
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.xdist_group("composed")
 
 RUN = """
 import asyncio
-from harness.processes import Keeper
+from harness.launcher import Keeper
 from harness.stack.compose import ComposeStack
 
 async def main():

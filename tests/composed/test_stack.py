@@ -9,12 +9,11 @@ import pytest
 from docker import DockerClient
 
 from harness.history import now_ns
-from harness.processes import Keeper
+from harness.launcher import Keeper
 from harness.stack import Address, StackError, docker_engine
 from harness.stack.compose import ComposeStack
 from harness.stack.docker_engine import published_ports
 from harness.stack.project import PORTS, SERVICES
-
 
 pytestmark = pytest.mark.xdist_group("composed")
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.processes import HarnessError, Keeper
+from harness.launcher import Keeper
+from harness.processes import HarnessError
 
 pytest_plugins = ["pytester"]
 

@@ -10,7 +10,7 @@ import pytest
 from core.conftest import Loop
 from harness.crew import SubjectError, crews_for
 from harness.engine import Config, Engine
-from harness.processes import Keeper
+from harness.launcher import Keeper
 from harness.stack.local import LocalStack
 from harness.subject import Subject
 

@@ -13,8 +13,8 @@ import redis.asyncio as aioredis
 
 from core.conftest import Loop
 from harness.history import History, now_ns
+from harness.launcher import Keeper
 from harness.locks import KeyspaceWatch, LockAccount, RedisLock
-from harness.processes import Keeper
 from harness.stack.redis import LocalRedis
 
 PATIENCE_S = 30.0

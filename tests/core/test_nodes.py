@@ -11,9 +11,9 @@ import pytest
 
 from core.conftest import Loop
 from harness.history import History, now_ns
+from harness.launcher import Keeper
 from harness.locks import KeyspaceWatch, LockAccount
 from harness.nodes import FIRST, QuorumLock, is_redis, judges, link_of_node
-from harness.processes import Keeper
 from harness.stack.redis import LocalRedis
 
 PATIENCE_S = 30.0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness import kernel
-from harness.processes import Keeper
+from harness.launcher import Keeper
 from harness.stack import StackError, free_port, local, redis
 from harness.stack.local import LocalStack
 from harness.stack.redis import LocalRedis

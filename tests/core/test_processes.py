@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from harness import kernel
-from harness.processes import HarnessError, Keeper, Output, Process, freeze, kill_tree, thaw
+from harness.launcher import Keeper
+from harness.output import Output
+from harness.processes import HarnessError, Process, freeze, kill_tree, thaw
 
 FAMILY = """
 import os, sys, threading, time

@@ -25,7 +25,8 @@ from harness.network.connection import Connection
 from harness.network.link import Link
 from harness.network.tap import Fate, Handler, Message
 from harness.network.toxics import Toxiproxy
-from harness.processes import Output, Process
+from harness.output import Output
+from harness.processes import Process
 from harness.stack import StackError
 from harness.stack.local import LocalStack
 from harness.stack.processor import Account, ProcessorControl
