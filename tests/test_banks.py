@@ -22,7 +22,10 @@ from tests.sound.expected import Sound
 
 SIDE_BY_SIDE = max(2, min(6, 2 * (os.cpu_count() or 1)))
 TIMEOUT_S = 300.0
-SMALL_SELECTION = "(slow_charge and after-commit) or (freeze and charge-reply) or (third_worker and charge-request)"
+SMALL_SELECTION = (
+    "(slow_charge and after-commit) or (freeze and charge-reply) or (third_worker and charge-request) or "
+    "(redis_node and charge-request)"
+)
 
 pytestmark = pytest.mark.xdist_group("banks")
 
@@ -96,6 +99,16 @@ def test_what_is_caught_is_the_bug_and_not_the_lock_around_it(entry: Broken, wan
     """The built-in variant with the same lock, and without the bug, comes out clean at the very same place."""
     twins = [e for e in wanted.experiments(*entry.caught_by) if e["subject"] == entry.twin]
     assert [(e["verdict"], e["expected"]) for e in twins] == [("exactly-one", "exactly-one")], wanted.tail()
+
+
+@pytest.mark.parametrize("entry", [entry for entry in BROKEN if entry.counterpart], ids=_by_name)
+def test_what_is_caught_is_the_bug_where_no_variant_has_the_same_lock(
+    entry: Broken, start: Callable[[str, tuple[str, ...]], Future[Run]]
+) -> None:
+    run = start(f"{entry.name}'s counterpart", entry.counterpart_arguments).result()
+    own = [e for e in run.experiments(*entry.caught_by) if e in run.of_own_subject()]
+    assert [(e["verdict"], e["expected"]) for e in own] == [("exactly-one", "exactly-one")], run.tail()
+    assert run.status == pytest.ExitCode.OK, run.tail()
 
 
 @pytest.mark.parametrize("entry", SOUND, ids=_by_name)

@@ -25,8 +25,9 @@ _LOSSES = {
     "redis-eviction": "that_is_evicted",
     "redis-restart": "lost_in_a_restart",
     "redis-early-expiry": "expires_early",
+    "redis-node-down": "one_that_is_down",
 }
-"""Fault of scenarios/test_redis_loss.py -> a word that only its test's name has."""
+"""Fault of a scenario that has several -> a word that only its test's name has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class Broken:
     """name: the subject's file. report: as in its docstring. scenario, fault, place, verdict: what has to come out.
 
     twin: the built-in variant that is sound at this very place; the subject differs from it by its bug. None where
-    there is none to compare with. args: more that pytest is given.
+    there is none to compare with. counterpart: the subject without the bug, where no built-in variant is that; it runs
+    on its own. args: more that pytest is given.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Broken:
     verdict: str = DOUBLE
     fault: str | None = None
     args: tuple[str, ...] = ()
+    counterpart: str | None = None
 
     @property
     def subject_args(self) -> tuple[str, ...]:
@@ -85,6 +88,11 @@ class Broken:
         return (*self.subject_args, *twin, "-k", self.keyword, *self.args)
 
     @property
+    def counterpart_arguments(self) -> tuple[str, ...]:
+        """The same for the subject without the bug."""
+        return ("--harness-subject", self.counterpart or "", "-k", self.keyword, *self.args)
+
+    @property
     def replay(self) -> tuple[str, ...]:
         """The same for the one experiment of a sweep that must catch it, without the hundred others."""
         return (*self.subject_args, *self.args, "--harness-replay", f"{self.subject}:{self.fault}@{self.place}")
@@ -97,6 +105,9 @@ class Broken:
 
 SHORT = ("--harness-ttl", "500")
 """An invoice that is never charged is waited for some 25 leases."""
+
+NODES = ("--harness-redis-nodes", "3")
+QUORUM = "tests.broken.quorum:run"
 
 EXTEND = f"redis.{redis_label([b'EVAL', watchdog.EXTEND.encode()])}.1"
 CHARGE = "processor.post-v1-charges.1"
@@ -141,6 +152,10 @@ BANK = (
     Broken("key_per_attempt", "square-mcp-server#31, pympp#155", "lost-reply", "reset", None),
     Broken("resent_after_reset.mjs", "httpclient#142, axios-retry#66",
            SWEEP, f"{CHARGE}.reply", "idempotency-key", DOUBLE, "lose"),
+    Broken("one_node_is_all", "redlock-py#27, redlock-rb#60", "redis-node", "charge-request", None,
+           fault="redis-node-down", args=NODES, counterpart=QUORUM),
+    Broken("stops_at_majority", "redis.io: Redlock, crash recovery", "redis-loss", "charge-request", None,
+           fault="redis-restart", args=NODES, counterpart=QUORUM),
 )  # fmt: skip
 
 
@@ -151,7 +166,8 @@ def table() -> str:
         scenario, fault, place = broken.caught_by
         caught = "the baseline, or the slow charge" if scenario == BASELINE else f"{scenario}: {fault}@{place}"
         file = broken.name if "." in broken.name else f"{broken.name}.py"
-        rows.append(f"| {file} | {broken.report} | {caught} | {broken.verdict} | {broken.twin or '-'} |")
+        sound = broken.twin or broken.counterpart or "-"
+        rows.append(f"| {file} | {broken.report} | {caught} | {broken.verdict} | {sound} |")
     return "\n".join(rows)
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """name: the subject's file. setup: its module has a setup(job) for --harness-setup."""
+    """name: the subject's file. setup: its module has a setup(job) for --harness-setup. args: more that it needs."""
 
     name: str
     setup: bool = False
+    args: tuple[str, ...] = ()
 
     @property
     def subject_args(self) -> tuple[str, ...]:
@@ -20,7 +21,8 @@ class Sound:
         if self.name.endswith(".mjs"):
             return ("--harness-worker", f"node tests/sound/{self.name}")
         module = f"tests.sound.{self.name}"
-        return ("--harness-subject", f"{module}:run", *(("--harness-setup", f"{module}:setup") if self.setup else ()))
+        setup = ("--harness-setup", f"{module}:setup") if self.setup else ()
+        return ("--harness-subject", f"{module}:run", *setup, *self.args)
 
 
 BANK = (
@@ -34,4 +36,5 @@ BANK = (
     Sound("pool_and_threads"),
     Sound("worker.mjs"),
     Sound("worker.sh"),
+    Sound("redlock_with_key", args=("--harness-redis-nodes", "3")),
 )
