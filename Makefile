@@ -13,7 +13,7 @@ test: scenarios tests
 
 # More processes than processors: most of it is waiting. What shares a stack, or starts runs of its own, is one group.
 tests: $(STAMP)
-	$(BIN)/python -m pytest tests/ -n 5 --dist loadgroup $(TESTS)
+	$(BIN)/python -m pytest tests/ -n 4 --dist loadgroup $(TESTS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .
