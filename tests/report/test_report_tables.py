@@ -12,7 +12,7 @@ from sample_runs import experiment, run
 
 from harness import report
 from harness.report.compare import headline
-from harness.report.tables import recoveries
+from harness.report.tables import overview, recoveries
 
 
 def _text(made: report.Run, **options: Any) -> str:
@@ -36,6 +36,15 @@ def test_a_declared_hole_reads_reproduced_and_an_undeclared_one_in_capitals() ->
     assert re.search(r"c +ONE \(hole closed\)\n", text)
     assert re.search(r"d +NO CHARGE\n", text)
     assert "1 double charge that nobody declared; 1 customer never charged; 1 declared hole that did not show" in text
+
+
+def test_a_cell_is_named_after_the_worst_of_its_places_a_double_charge_before_a_missing_one() -> None:
+    none = experiment("x", place="a", verdict="no-charge", expected="no-charge", hole="why", events=[])
+    double = experiment("x", place="b", verdict="double-charge", expected="double-charge", hole="why", events=[])
+    for order in ([none, double], [double, none]):
+        cell = overview(run([*order, experiment("x", place="c", events=[])])).cell("x", "slow-charge")
+        assert cell is not None
+        assert (cell.status.words, cell.count) == ("double charge (reproduced)", 1)
 
 
 def test_colour_is_only_there_when_asked_for_and_changes_no_word() -> None:
