@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from harness import kernel
+from harness import jobs
 from harness.advisory import AdvisoryAccount
 from harness.crew import Crew
 from harness.history import History, now_ns
@@ -19,36 +19,20 @@ from harness.locks import KeyspaceWatch, Lease, LockAccount, RedisLock
 from harness.monitor import Monitor
 from harness.network.link import Address, Link
 from harness.network.tap import Fate, Handler, Message
-from harness.nodes import FIRST, Node, QuorumLock, is_redis, judges
+from harness.nodes import FIRST, Node, QuorumLock, judges
 from harness.output import Output
-from harness.processes import Process, kill_tree
+from harness.processes import kill_tree
 from harness.profile import Profile
+from harness.senders import Senders
 from harness.spec import Spec
 from harness.stack import Stack
 from harness.stack.redis import RedisServer
-from harness.subject import Job
 from harness.verdict import NO_FAULT
+from harness.worker import Worker
 
-AMOUNT = 4_200
-CURRENCY = "EUR"
 KILL_TIMEOUT_S = 10.0
 JITTER_LEASES = 0.3
 """How late B starts, and how much longer a fault lasts, at most, in the second run and later ones."""
-_LONGEST_NAME = 512
-"""In bytes; a longer argument is taken for no key's name."""
-_CHARGE_LABEL = "post-v1-charges"
-
-
-@dataclass(slots=True)
-class Worker:
-    """One delivery: a process, what it printed, and when it was wanted to end."""
-
-    name: str
-    delivery: int
-    process: Process
-    output: Output
-    log: str = ""
-    killed: bool = False
 
 
 @dataclass
@@ -87,13 +71,9 @@ class Bench:
     """The Redis servers besides the first, where the subject has asked for several."""
     earlier: frozenset[str] = frozenset()
     """Charges of the customer's earlier invoices, settled before A was delivered: no business of the verdict's."""
-    named: set[bytes] = field(default_factory=set)
-    """What workers' commands to Redis named: keys, and much else."""
+    senders: Senders = field(default_factory=Senders)
     database_name: str | None = None
     _database_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _values: dict[bytes, str] = field(default_factory=dict)
-    _sessions: dict[int, str] = field(default_factory=dict)
-    _last_asker: str = "A"
 
     def __post_init__(self) -> None:
         self.account = LockAccount(self.history)
@@ -101,15 +81,15 @@ class Bench:
         self.lock: RedisLock | QuorumLock | None = None
         self.advisory: AdvisoryAccount | None = None
         if self.profile.lock_kind == "advisory":
-            self.advisory = AdvisoryAccount(self.account, self.whose_session)
+            self.advisory = AdvisoryAccount(self.account, self.senders.whose_session)
         if self.profile.lock_kind == "redis" and self.profile.lock is not None:
             key = self.profile.lock_for(self.customer, self.invoice)
             if self.nodes:
                 places = {FIRST: (self.redis, self.database)} | {n.link: (n.redis, n.database) for n in self.nodes}
                 judged_by = judges(self.profile.lock_nodes, len(places))
-                self.lock = QuorumLock(places, key, self.account, self._who_set, judged_by)
+                self.lock = QuorumLock(places, key, self.account, self.senders.who_set, judged_by)
             else:
-                self.lock = RedisLock(self.redis, self.database, key, self.account, self._who_set)
+                self.lock = RedisLock(self.redis, self.database, key, self.account, self.senders.who_set)
 
     # --- links ---
 
@@ -155,8 +135,8 @@ class Bench:
                 if self.uses_postgres:
                     self.database_name = await self.stack.postgres.lease()
                 else:
-                    await self.stack.postgres.create_database(self._late_database)
-                    self.database_name = self._late_database
+                    await self.stack.postgres.create_database(self.late_database)
+                    self.database_name = self.late_database
             return self.database_name
 
     @property
@@ -165,7 +145,7 @@ class Bench:
         return self.spec.fault == NO_FAULT or "postgres" in self.profile.links
 
     @property
-    def _late_database(self) -> str:
+    def late_database(self) -> str:
         """The database of a subject that is not expected to use one: made only if it connects after all."""
         return f"lp_{self.customer.replace('-', '_')}"
 
@@ -176,21 +156,9 @@ class Bench:
         def note(message: Message) -> None:
             if worker == "B":
                 self.b_asked.set()
-            detail: dict[str, Any] = {"boundary": message.boundary}
-            if message.side == "request":
-                if is_redis(message.link) and "args" in message.info:
-                    self.named.update(arg for arg in message.info["args"] if len(arg) <= _LONGEST_NAME)
-                    self._remember_args(worker, message.info["args"])
-                elif message.label == _CHARGE_LABEL:
-                    headers = message.info["headers"]
-                    detail["token"] = headers.get("fencing-token")
-                    detail["key"] = headers.get("idempotency-key")
-                    if worker == "A":
-                        self.charge_left.set()
-            elif "status" in message.info:
-                detail["status"] = message.info["status"]
-            elif "backend_pid" in message.info:
-                self._sessions[message.info["backend_pid"]] = worker
+            detail = self.senders.told(worker, message, None if self.lock is None else self.lock.key)
+            if worker == "A" and "token" in detail:
+                self.charge_left.set()
             self.history.add("tap", worker, message.side, at_ns=message.at_ns, **detail)
             for listener in self.on_message:
                 listener(worker, message)
@@ -199,67 +167,15 @@ class Bench:
 
     # --- the lock ---
 
-    def _remember_args(self, worker: str, args: list[bytes]) -> None:
-        if self.lock is None or not any(self.lock.key.encode() == arg for arg in args):
-            return
-        self._last_asker = worker
-        for arg in args:
-            self._values[arg] = worker
-
-    def _who_set(self, key: str, value: str | None) -> str:
-        """Who took the lock: the worker whose request carried its value, else the one that asked last."""
-        if value is not None:
-            for arg, worker in self._values.items():
-                if len(arg) > 7 and arg.decode("utf-8", "backslashreplace") == value:
-                    return worker
-        return self._last_asker
-
     def whose_session(self, backend_pid: int) -> str | None:
         """Whose a Postgres session is, by the number that the server told the worker when it began."""
-        return self._sessions.get(backend_pid)
+        return self.senders.whose_session(backend_pid)
 
     @property
     def a_lease(self) -> Lease | None:
         return self.account.first_of("A")
 
     # --- workers ---
-
-    def job(self, worker: str, invoice: str | None = None) -> Job:
-        database_url = None
-        if self.stack.postgres is not None:
-            database_url = self.stack.postgres.url(
-                self.database_name or self._late_database, "127.0.0.1", self.link(worker, "postgres").port
-            )
-        redis_url = self.redis.url("127.0.0.1", self.link(worker, FIRST).port, self.database)
-        others = [n.redis.url("127.0.0.1", self.link(worker, n.link).port, n.database) for n in self.nodes]
-        return Job(
-            redis_url=redis_url,
-            processor_url=f"http://127.0.0.1:{self.link(worker, 'processor').port}",
-            database_url=database_url,
-            customer=self.customer,
-            invoice=invoice or self.invoice,
-            amount=AMOUNT,
-            currency=CURRENCY,
-            lock_ttl_ms=self.spec.ttl_ms,
-            worker=worker,
-            redis_urls=(redis_url, *others) if others else (),
-        )
-
-    def direct_job(self) -> Job:
-        """The job as --harness-setup gets it: the servers' own addresses, past every tap."""
-        job = self.job("A")
-        host, port = self.redis.address
-        payment = "{}:{}".format(*self.stack.processor.payment["A"])
-        postgres = self.stack.postgres
-        redis_url = self.redis.url(host, port, self.database)
-        others = [node.redis.url(*node.redis.address, node.database) for node in self.nodes]
-        return replace(
-            job,
-            redis_url=redis_url,
-            redis_urls=(redis_url, *others) if others else (),
-            processor_url=f"http://{payment}",
-            database_url=None if postgres is None or self.database_name is None else postgres.url(self.database_name),
-        )
 
     async def deliver(self, name: str, invoice: str | None = None) -> Worker | None:
         """Hands the job to a new process. None, with an event, when the process could not be started.
@@ -268,7 +184,7 @@ class Bench:
         """
         await self.open_links(name)
         delivery = 1 + sum(worker.name == name for worker in self.workers)
-        job = self.job(name, invoice)
+        job = jobs.job(self, name, invoice)
         output = Output(lambda said: self._said(name, said))
         if not self.workers:
             self.history.restart_clock()
@@ -387,14 +303,3 @@ class Bench:
             link.close()
         if self.database_name is not None and self.stack.postgres is not None:
             await self.stack.postgres.give_back(self.database_name)
-
-
-def starved_ms(workers: list[Worker]) -> float:
-    """The longest wait for a CPU among ended workers, beyond a quarter of the time each lived, in milliseconds."""
-    worst = 0.0
-    for worker in workers:
-        process = worker.process
-        lived_ns = (process.ended_ns or now_ns()) - process.started_ns
-        delay_ns = process.run_delay_ns or kernel.run_delay_ns(process.pid) or 0
-        worst = max(worst, (delay_ns - lived_ns / 4) / 1e6)
-    return worst

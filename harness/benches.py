@@ -105,5 +105,5 @@ class Benches:
                 await watch.stop()
                 await redis.remove()
             else:
-                await redis.take_back(database, bench.named, (bench.customer.encode(), bench.invoice.encode()))
+                await redis.take_back(database, bench.senders.named, (bench.customer.encode(), bench.invoice.encode()))
                 self._free.append(database)

@@ -11,15 +11,17 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from harness.baseline import Observer
-from harness.bench import Bench, starved_ms
+from harness.bench import Bench
 from harness.faults import FAULTS, Fault
 from harness.history import History, now_ns
 from harness.jobqueue import A_ENDS_WITHIN_LEASES, JobQueue
+from harness.jobs import direct_job
 from harness.processes import HarnessError
 from harness.spec import EXACTLY_ONE, INCONCLUSIVE, NOT_APPLICABLE, Spec
 from harness.stack import StackError
 from harness.stack.processor import Account
 from harness.verdict import STALL_FRACTION, Verdict, judge
+from harness.worker import starved_ms
 
 Setup = Callable[[dict[str, str]], Awaitable[None]]
 """--harness-setup: called with the contract's environment. Raises HarnessError."""
@@ -84,7 +86,7 @@ class Experiment:
         if self._observer is not None:
             self._observer.watch()
         if self._setup is not None:
-            await self._setup(bench.direct_job().to_env())
+            await self._setup(direct_job(bench).to_env())
         self._armed = True
         await fault.arm()
         await JobQueue(bench, self._charges).run(fault.lift)

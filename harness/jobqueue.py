@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from harness.bench import Bench, Worker
+from harness.bench import Bench
 from harness.history import now_ns
 from harness.verdict import NO_FAULT
+from harness.worker import Worker
 
 ENDLESS_LEASES = 3
 UNLOCKED_LEASES = 3.5

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import functools
 
-from harness.bench import Worker
 from harness.faults import register
 from harness.faults._acquire import at_acquire, no_acquire
 from harness.faults.freeze import Freeze
@@ -18,6 +17,7 @@ from harness.jobqueue import first_of
 from harness.network.tap import Fate, Handler, Message
 from harness.profile import Profile
 from harness.witnesses import CLOCK_TOLERANCE_MS
+from harness.worker import Worker
 
 ACQUIRE_REPLY = "acquire-reply"
 PLACES = (ACQUIRE_REPLY, "paid-read-reply", "charge-request")

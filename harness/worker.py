@@ -1,0 +1,33 @@
+"""One delivery of the job, and how long the workers of an experiment had to wait for a CPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness import kernel
+from harness.history import now_ns
+from harness.output import Output
+from harness.processes import Process
+
+
+@dataclass(slots=True)
+class Worker:
+    """One delivery: a process, what it printed, and when it was wanted to end."""
+
+    name: str
+    delivery: int
+    process: Process
+    output: Output
+    log: str = ""
+    killed: bool = False
+
+
+def starved_ms(workers: list[Worker]) -> float:
+    """The longest wait for a CPU among ended workers, beyond a quarter of the time each lived, in milliseconds."""
+    worst = 0.0
+    for worker in workers:
+        process = worker.process
+        lived_ns = (process.ended_ns or now_ns()) - process.started_ns
+        delay_ns = process.run_delay_ns or kernel.run_delay_ns(process.pid) or 0
+        worst = max(worst, (delay_ns - lived_ns / 4) / 1e6)
+    return worst
