@@ -26,6 +26,8 @@ OWN_HOST: pytest.StashKey[EngineHost] = pytest.StashKey()
 SHARED: pytest.StashKey[SharedHost] = pytest.StashKey()
 RUN: pytest.StashKey[Run] = pytest.StashKey()
 PROBLEM: pytest.StashKey[str] = pytest.StashKey()
+DEAD_WORKERS: pytest.StashKey[list[str]] = pytest.StashKey()
+"""The workers of pytest-xdist that died, each with what is known of why."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -70,6 +72,13 @@ def pytest_configure_node(node: Any) -> None:
         config.stash[SHARED] = SharedHost(config.stash[OWN_HOST])
     shared = config.stash[SHARED]
     node.workerinput["lockproof"] = (shared.address, shared.key)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object | None) -> None:
+    """pytest-xdist: what killed a worker may have hit more than what pytest-xdist gives to another one."""
+    if error and error != "keyboard-interrupt":
+        node.config.stash.setdefault(DEAD_WORKERS, []).append(f"{node.gateway.id} ({error})")
 
 
 def pytest_cmdline_main(config: pytest.Config) -> pytest.ExitCode | int | None:
@@ -156,6 +165,9 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
         from harness import writing
 
         partial = session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        if dead := config.stash.get(DEAD_WORKERS, []):
+            partial = True
+            config.stash[PROBLEM] = f"a pytest-xdist worker died while the run was under way: {', '.join(dead)}"
         try:
             run = host.run(partial=partial or bool(session.shouldstop))
             if run is not None:

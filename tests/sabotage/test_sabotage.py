@@ -1,7 +1,7 @@
 """The harness with one thing broken is never green: the verdict is inconclusive, or the error names the cause.
 
 Each experiment here would be exactly-one with nothing broken, which one test shows. The death of a pytest-xdist worker
-is among the endings of tests/leftovers.
+is in test_xdist_worker.py.
 """
 
 from __future__ import annotations
