@@ -10,168 +10,38 @@ import asyncio
 from collections.abc import Iterator, Mapping
 
 import pytest
+from redis_sabotage import (
+    AnotherDatabaseFlushed,
+    AnotherSyncCame,
+    CounterNotEvicted,
+    CounterSpared,
+    CutOneWay,
+    ExpiresLater,
+    LostNotLate,
+    NothingCut,
+    NothingCutOff,
+    NotRefused,
+    NotRestarted,
+    OnlyLiveConnectionsReset,
+    RefusedNotReset,
+    ReplicaKeepsUp,
+    RestartedWithFile,
+    RestartedWithoutFile,
+    RoomEnough,
+)
+from trial import Trial, assert_found_out, registered, side_by_side
 
-from harness import faults
 from harness.engine import Config, Engine
 from harness.experiment import Outcome
-from harness.faults import FAULTS, Fault
-from harness.faults._aof import EVERYSEC
-from harness.faults._redis_loss import until
-from harness.faults.counter_eviction import CounterEviction
-from harness.faults.counter_flush import CounterFlush
-from harness.faults.partition_late import PartitionLate
-from harness.faults.partition_refused import PartitionRefused
-from harness.faults.partition_reset import PartitionReset
-from harness.faults.redis_aof import RedisAof
-from harness.faults.redis_aof_cut import RedisAofCut
-from harness.faults.redis_early_expiry import RedisEarlyExpiry
-from harness.faults.redis_eviction import RedisEviction
-from harness.faults.redis_failover import RedisFailover
-from harness.faults.redis_flush import RedisFlush
-from harness.faults.redis_restart import RedisRestart
-from harness.network.toxics import Proxy
+from harness.faults import Fault
 from harness.settings import variant
-from harness.spec import EXACTLY_ONE, INCONCLUSIVE, NO_CHARGE, Spec
+from harness.spec import EXACTLY_ONE, NO_CHARGE
 
 TTL_MS = 1000
 PLACE = "charge-request"
 ONE_CHARGE = "idempotency-key"
 """Whatever becomes of its lock, it charges once: what its verdict says beyond that is the harness's own doing."""
 FENCED = "fenced-read"
-
-
-class NothingCut(PartitionLate):
-    async def cut(self, proxy: Proxy) -> None:
-        """Toxiproxy was not told."""
-
-    async def heal(self, proxy: Proxy) -> None:
-        """Nor now."""
-
-
-class CutOneWay(PartitionLate):
-    """Redis hears A, A does not hear Redis: renewals would arrive."""
-
-    async def cut(self, proxy: Proxy) -> None:
-        await proxy.add_toxic("bandwidth", "downstream", rate=0)
-
-    async def heal(self, proxy: Proxy) -> None:
-        await proxy.remove_toxic("bandwidth", "downstream")
-
-
-class LostNotLate(PartitionLate):
-    """What A sends during the partition is thrown away."""
-
-    async def cut(self, proxy: Proxy) -> None:
-        for stream in ("upstream", "downstream"):
-            await proxy.add_toxic("timeout", stream, timeout=0)
-
-    async def heal(self, proxy: Proxy) -> None:
-        for stream in ("upstream", "downstream"):
-            await proxy.remove_toxic("timeout", stream)
-
-
-class NotRefused(PartitionRefused):
-    async def cut(self, proxy: Proxy) -> None:
-        """Still enabled."""
-
-
-class RefusedNotReset(PartitionReset):
-    async def cut(self, proxy: Proxy) -> None:
-        await proxy.enable(False)
-
-    async def heal(self, proxy: Proxy) -> None:
-        await proxy.enable(True)
-
-
-class OnlyLiveConnectionsReset(PartitionReset):
-    """A connects anew and gets through."""
-
-    async def cut(self, proxy: Proxy) -> None:
-        self.bench.link("A", "redis").reset_all()
-
-    async def heal(self, proxy: Proxy) -> None:
-        """There is no toxic."""
-
-
-class NotRestarted(RedisRestart):
-    async def break_redis(self) -> None:
-        """Still running."""
-
-
-class RestartedWithFile(RedisRestart):
-    """Somebody switched persistence on."""
-
-    own_redis = EVERYSEC
-
-
-class AnotherDatabaseFlushed(RedisFlush):
-    async def break_redis(self) -> None:
-        await self.bench.redis.in_database(self.bench.database + 1, ("FLUSHDB",))
-
-
-class ExpiresLater(RedisEarlyExpiry):
-    async def break_redis(self) -> None:
-        assert self.bench.lock is not None
-        await self.bench.redis.text("PEXPIRE", self.bench.lock.key, "60000")
-
-
-class RoomEnough(RedisEviction):
-    """The server may use ten times more than the neighbour needs."""
-
-    async def break_redis(self) -> None:
-        await self.bench.redis.text("CONFIG", "SET", "maxmemory", "1000000000")
-        await self.bench.redis.in_database(
-            self.bench.database, *(("SETRANGE", f"lockproof:{n}", 9, "x") for n in range(9))
-        )
-
-
-class RestartedWithoutFile(RedisAof):
-    """The control without what it is the control for."""
-
-    own_redis = ()
-
-
-class NothingCutOff(RedisAofCut):
-    def _cut(self) -> None:
-        self._killed_ns, self._cut_bytes = self._synced_ns + 1, 1
-
-
-class AnotherSyncCame(RedisAofCut):
-    def _cut(self) -> None:
-        super()._cut()
-        self._synced_ns -= 10**9
-
-
-class ReplicaKeepsUp(RedisFailover):
-    """The link between primary and replica is not held."""
-
-    async def arm(self) -> None:
-        await super().arm()
-        assert self._proxy is not None
-        await self._proxy.remove_toxic("bandwidth", "downstream")
-
-    async def break_redis(self) -> None:
-        replica, lock = self._replica, self.bench.lock
-        assert replica is not None
-        assert lock is not None
-        await until(lambda: replica.text("EXISTS", lock.key), lambda there: there == "1", within_s=5.0)
-        await super().break_redis()
-
-
-class CounterSpared(CounterFlush):
-    """The lock goes, the counter stays."""
-
-    async def break_redis(self) -> None:
-        assert self.bench.lock is not None
-        await self.bench.redis.text("DEL", self.bench.lock.key)
-
-
-class CounterNotEvicted(CounterEviction):
-    async def break_redis(self) -> None:
-        assert self.before is not None
-        await super().break_redis()
-        kept = {key: value for key, value in self.before.values.items() if key in self.counters}
-        await self.bench.redis.in_database(self.bench.database, *(("SET", key, kept[key]) for key in kept))
 
 
 SABOTAGED: Mapping[str, tuple[type[Fault], str, str]] = {
@@ -207,16 +77,8 @@ COUNTERS = {"counter-flush": (FENCED, PLACE), "counter-aof-cut": (FENCED, "charg
 @pytest.fixture(scope="module")
 def outcomes() -> Iterator[Mapping[str, Outcome]]:
     """Every experiment of this file, one attempt each, by its fault."""
-    faults.load_all()
-    before = dict(FAULTS)
-    for name, (fault, _, _) in SABOTAGED.items():
-        FAULTS[name] = type(fault.__name__, (fault,), {"name": name})
-    try:
-        with asyncio.Runner() as runner:
-            yield runner.run(_run())
-    finally:
-        FAULTS.clear()
-        FAULTS.update(before)
+    with registered({name: fault for name, (fault, _, _) in SABOTAGED.items()}), asyncio.Runner() as runner:
+        yield runner.run(_run())
 
 
 def disturbed(outcome: Outcome) -> bool:
@@ -231,21 +93,14 @@ async def _run() -> Mapping[str, Outcome]:
     try:
         for subject in (ONE_CHARGE, FENCED):
             assert await engine.ready(subject) is None
-        wanted = {name: (subject, PLACE) for name, (_, subject, _) in SABOTAGED.items()}
-        wanted |= dict.fromkeys(HONEST, (ONE_CHARGE, PLACE)) | COUNTERS
-        slots = asyncio.Semaphore(6)
-
-        async def one(fault: str, subject: str, place: str) -> Outcome:
-            async with slots:
-                spec = Spec("test", subject, fault, place, TTL_MS)
-                return await engine.benches.run(spec, engine.profiles[subject])
-
-        done = await asyncio.gather(*(one(fault, *how) for fault, how in wanted.items()))
-        found = dict(zip(wanted, done, strict=True))
-        for fault, how in wanted.items():
+        wanted = {name: Trial(name, subject, PLACE) for name, (_, subject, _) in SABOTAGED.items()}
+        wanted |= {name: Trial(name, ONE_CHARGE, PLACE) for name in HONEST}
+        wanted |= {name: Trial(name, *how) for name, how in COUNTERS.items()}
+        found = await side_by_side(engine, wanted, TTL_MS)
+        for name, trial in wanted.items():
             for _ in range(2):
-                if disturbed(found[fault]):
-                    found[fault] = await one(fault, *how)  # alone
+                if disturbed(found[name]):
+                    found |= await side_by_side(engine, {name: trial}, TTL_MS)  # alone
         return found
     finally:
         await engine.stop()
@@ -253,11 +108,7 @@ async def _run() -> Mapping[str, Outcome]:
 
 @pytest.mark.parametrize("name", SABOTAGED)
 def test_a_fault_that_did_not_do_what_it_should_has_not_landed(name: str, outcomes: Mapping[str, Outcome]) -> None:
-    outcome = outcomes[name]
-    said = [str(event.detail["reason"]) for event in outcome.history.select("not-landed")]
-    assert any(SABOTAGED[name][2] in reason for reason in said), said or outcome.verdict.reason
-    assert outcome.verdict.kind == INCONCLUSIVE
-    assert not outcome.history.select("landed")
+    assert_found_out(outcomes[name], SABOTAGED[name][2])
 
 
 @pytest.mark.parametrize("name", HONEST)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from trial import Trial, assert_found_out, registered, side_by_side
 from worker_sabotage import (
     AcquireNotSent,
     ChildForgotten,
@@ -32,15 +33,15 @@ from worker_sabotage import (
     WokenMeanwhile,
 )
 
-from harness import faults, kernel
+from harness import kernel
 from harness.engine import Config, Engine
 from harness.experiment import Outcome
-from harness.faults import FAULTS, Fault
+from harness.faults import Fault
 from harness.faults._processors_word import contradiction
 from harness.faults.freeze import Freeze
 from harness.history import History
 from harness.settings import variant
-from harness.spec import DOUBLE_CHARGE, EXACTLY_ONE, INCONCLUSIVE, Spec
+from harness.spec import DOUBLE_CHARGE, EXACTLY_ONE
 from harness.stack import pgbouncer
 from harness.stack.accounts import ServerUnavailable
 from harness.subject import Subject
@@ -115,16 +116,8 @@ def outcomes() -> Iterator[Mapping[str, Outcome]]:
         pgbouncer.find()
     except ServerUnavailable as error:
         pytest.skip(str(error))
-    faults.load_all()
-    before = dict(FAULTS)
-    for name, (fault, _, _, _) in SABOTAGED.items():
-        FAULTS[name] = type(fault.__name__, (fault,), {"name": name})
-    try:
-        with asyncio.Runner() as runner:
-            yield runner.run(_run())
-    finally:
-        FAULTS.clear()
-        FAULTS.update(before)
+    with registered({name: fault for name, (fault, _, _, _) in SABOTAGED.items()}), asyncio.Runner() as runner:
+        yield runner.run(_run())
 
 
 async def _run() -> Mapping[str, Outcome]:
@@ -137,26 +130,16 @@ async def _run() -> Mapping[str, Outcome]:
             pytest.skip(engine.stack.no_postgres or "no PostgreSQL")
         for subject in (*names, FAMILY):
             assert await engine.ready(subject) is None
-        wanted = {name: (name, subject, place) for name, (_, subject, place, _) in SABOTAGED.items()} | dict(HONEST)
-        slots = asyncio.Semaphore(6)
-
-        async def one(fault: str, subject: str, place: str) -> Outcome:
-            async with slots:
-                return await engine.benches.run(Spec("test", subject, fault, place, TTL_MS), engine.profiles[subject])
-
-        done = await asyncio.gather(*(one(*what) for what in wanted.values()))
-        return dict(zip(wanted, done, strict=True))
+        wanted = {name: Trial(name, subject, place) for name, (_, subject, place, _) in SABOTAGED.items()}
+        wanted |= {name: Trial(*what) for name, what in HONEST.items()}
+        return await side_by_side(engine, wanted, TTL_MS)
     finally:
         await engine.stop()
 
 
 @pytest.mark.parametrize("name", SABOTAGED)
 def test_a_fault_that_did_not_do_what_it_should_has_not_landed(name: str, outcomes: Mapping[str, Outcome]) -> None:
-    outcome = outcomes[name]
-    said = [str(event.detail["reason"]) for event in outcome.history.select("not-landed")]
-    assert any(SABOTAGED[name][3] in reason for reason in said), said or outcome.verdict.reason
-    assert outcome.verdict.kind == INCONCLUSIVE
-    assert not outcome.history.select("landed")
+    assert_found_out(outcomes[name], SABOTAGED[name][3])
 
 
 @pytest.mark.parametrize("name", HONEST)

@@ -1,0 +1,59 @@
+"""Trials of single faults, one attempt each, whatever comes of it; also of faults that nobody but a test knows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from harness import faults
+from harness.engine import Engine
+from harness.experiment import Outcome
+from harness.faults import FAULTS, Fault
+from harness.spec import INCONCLUSIVE, Spec
+
+MOST_AT_ONCE = 6
+
+
+class Trial(NamedTuple):
+    """What is tried on whom, and where."""
+
+    fault: str
+    subject: str
+    place: str
+
+
+@contextlib.contextmanager
+def registered(sabotaged: Mapping[str, type[Fault]]) -> Iterator[None]:
+    """For a while there are these faults too, each under a name of its own."""
+    faults.load_all()
+    before = dict(FAULTS)
+    for name, fault in sabotaged.items():
+        FAULTS[name] = type(fault.__name__, (fault,), {"name": name})
+    try:
+        yield
+    finally:
+        FAULTS.clear()
+        FAULTS.update(before)
+
+
+async def side_by_side(engine: Engine, trials: Mapping[str, Trial], ttl_ms: int) -> dict[str, Outcome]:
+    """The outcome of each trial. The subjects' baselines have been run."""
+    slots = asyncio.Semaphore(MOST_AT_ONCE)
+
+    async def one(trial: Trial) -> Outcome:
+        async with slots:
+            spec = Spec("test", trial.subject, trial.fault, trial.place, ttl_ms)
+            return await engine.benches.run(spec, engine.profiles[trial.subject])
+
+    done = await asyncio.gather(*map(one, trials.values()))
+    return dict(zip(trials, done, strict=True))
+
+
+def assert_found_out(outcome: Outcome, words: str) -> None:
+    """A fault that did not do what it should has not landed, and these words say why."""
+    said = [str(event.detail["reason"]) for event in outcome.history.select("not-landed")]
+    assert any(words in reason for reason in said), said or outcome.verdict.reason
+    assert outcome.verdict.kind == INCONCLUSIVE
+    assert not outcome.history.select("landed")
