@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import settings as options
 from harness import siblings
+from harness.options import add_options
+from harness.settings import Settings, read, refuse_bad_company
 
 if TYPE_CHECKING:
     from harness.host import EngineHost, Host, SharedHost
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from harness.scenario import Result
     from harness.sweep import Sweep
 
-SETTINGS: pytest.StashKey[options.Settings] = pytest.StashKey()
+SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 HOST: pytest.StashKey[Host] = pytest.StashKey()
 OWN_HOST: pytest.StashKey[EngineHost] = pytest.StashKey()
 SHARED: pytest.StashKey[SharedHost] = pytest.StashKey()
@@ -31,14 +32,14 @@ DEAD_WORKERS: pytest.StashKey[list[str]] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    options.add_options(parser)
+    add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "experiments(fault, places, holes): one experiment for each subject and place")
     config.addinivalue_line("markers", "sweep(holes): every boundary of each subject, every fault")
     siblings.refuse_named(config)
-    config.stash[SETTINGS] = options.read(config)
+    config.stash[SETTINGS] = read(config)
 
 
 def _host(config: pytest.Config) -> Host:
@@ -85,11 +86,11 @@ def pytest_cmdline_main(config: pytest.Config) -> pytest.ExitCode | int | None:
     """--harness-doctor and --harness-replay run one thing and collect no tests."""
     if config.getoption("help", False) or config.getoption("version", 0):
         return None
-    settings = options.read(config)
+    settings = read(config)
     if settings.doctor or settings.replay is not None:
         from harness import single
 
-        options.refuse_bad_company(config)
+        refuse_bad_company(config)
         return single.run(settings)
     return None
 
@@ -116,7 +117,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     wanted = [p[name] for p in params for name in ("experiment", "sweep") if name in p]
     if not wanted or session.config.option.collectonly:
         return
-    options.refuse_bad_company(session.config, session.items)
+    refuse_bad_company(session.config, session.items)
     siblings.refuse_imported()
     from harness import scenario
 

@@ -1,4 +1,4 @@
-"""What a run is asked to do: every --harness- option and its ini twin, checked before any server starts."""
+"""What a run is asked to do: the options (options.py), checked before any server starts."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from harness.options import OPTIONS, Option
 from harness.spec import BadToken, Token
 from harness.stack.addresses import BadAddress, ServerUrl, postgres_url, redis_url, without_secrets
 from harness.subject import Subject
@@ -27,57 +28,6 @@ MOST_TTL_MS = 120_000
 MOST_RUNS = 10_000
 MOST_NODES = 9
 """Each node is a server of the experiment's own but for the first, and hundreds of experiments run side by side."""
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option: --harness-NAME, its ini twin harness_NAME, its default and what it is for."""
-
-    name: str
-    default: Any
-    help: str
-    kind: type = str
-    many: bool = False
-    switch: bool = False
-    choices: tuple[str, ...] | None = None
-    metavar: str | None = None
-
-    @property
-    def flag(self) -> str:
-        return f"--harness-{self.name}"
-
-    @property
-    def key(self) -> str:
-        return f"harness_{self.name.replace('-', '_')}"
-
-
-OPTIONS = (
-    Option("stack", "local", "where the servers come from", choices=("local", "compose")),
-    Option("redis-url", None, "your own Redis under test, instead of the local stack's", metavar="URL"),
-    Option(
-        "redis-flush", False, "let the databases used of your own Redis be emptied, whatever they hold", switch=True
-    ),
-    Option("redis-nodes", 1, "Redis servers that your own lock asks for, in REDIS_URLS", kind=int, metavar="N"),
-    Option("postgres-url", None, "your own PostgreSQL under test, instead of the local stack's", metavar="URL"),
-    Option("variant", (), "try this built-in variant only (repeatable)", many=True, metavar="NAME"),
-    Option("subject", None, "your own lock: a Python callable that gets the Job", metavar="MODULE:CALLABLE"),
-    Option("worker", None, "your own lock: a command that does the job of its environment", metavar="COMMAND"),
-    Option(
-        "setup", None, "run before each experiment (migrations, the invoice row)", metavar="COMMAND|MODULE:CALLABLE"
-    ),
-    Option("ttl", 1000, "the lease to ask for, in milliseconds", kind=int, metavar="MS"),
-    Option("delay", 2.5, "how long a slow charge takes, as a multiple of the lease", kind=float, metavar="LEASES"),
-    Option("runs", 1, "repeat every experiment, with seeded jitter", kind=int, metavar="N"),
-    Option("seed", 0, "seed of the jitter", kind=int, metavar="N"),
-    Option("replay", None, "run one experiment again, alone, and print its timeline", metavar="TOKEN"),
-    Option("report", "reports", "directory for results.json and index.html", metavar="DIR"),
-    Option("doctor", False, "run one baseline and print what was learned of the subject", switch=True),
-    Option("all-rows", False, "print sweep tables whole, not only rows with a failure", switch=True),
-)
-
-
-FROM_ENVIRONMENT = ("stack", "redis-url", "redis-nodes", "postgres-url")
-"""Options that HARNESS_STACK and the like set too, between the flag and the ini: a URL may hold a password."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,35 +59,6 @@ class Settings:
     """The flags that a replay of this run needs, as typed."""
 
 
-def add_options(parser: pytest.Parser) -> None:
-    """Registers the flags, in one group, and their ini twins."""
-    group = parser.getgroup("harness", "lockproof: fault injection for distributed locks around money")
-    for option in OPTIONS:
-        shown = f"{option.help} (default: {option.default})" if option.default not in (None, (), False) else option.help
-        if option.switch:
-            group.addoption(option.flag, action="store_true", default=None, dest=option.key, help=option.help)
-            parser.addini(option.key, shown, type="bool", default=False)
-        elif option.many:
-            group.addoption(option.flag, action="append", dest=option.key, metavar=option.metavar, help=option.help)
-            parser.addini(option.key, shown, type="args", default=[])
-        else:
-            group.addoption(
-                option.flag, dest=option.key, metavar=option.metavar, choices=option.choices, default=None, help=shown
-            )
-            parser.addini(option.key, shown, default=None)
-    parser.addini("harness_holes", "known holes of your own subject: FAULT@PLACE = reason", type="linelist", default=[])
-
-
-def _raw(config: pytest.Config, option: Option) -> Any:
-    given = config.getoption(option.key)
-    if given not in (None, []):
-        return given
-    if option.name in FROM_ENVIRONMENT and (env := os.environ.get(option.key.upper())):
-        return env
-    ini = config.getini(option.key)
-    return option.default if ini in (None, "", []) else ini
-
-
 def _number(option: Option, value: Any, least: float, most: float, why: str) -> Any:
     try:
         number = option.kind(value)
@@ -150,7 +71,7 @@ def _number(option: Option, value: Any, least: float, most: float, why: str) -> 
 
 def read(config: pytest.Config) -> Settings:
     """The settings of this run. Raises pytest.UsageError that names the option and the remedy."""
-    values = {option.name: _raw(config, option) for option in OPTIONS}
+    values = {option.name: option.given(config) for option in OPTIONS}
     by_name = {option.name: option for option in OPTIONS}
     if values["stack"] not in ("local", "compose"):
         raise pytest.UsageError(f"--harness-stack {values['stack']}: one of local, compose")
