@@ -39,6 +39,8 @@ class Assumptions:
     """reserve-confirm polls until somebody's intent is old enough, instead of ending with status 75."""
     voids_bind_at_commit: bool = True
     """The processor looks for the tombstone when a charge commits, not only when it arrives."""
+    c_comes_after: float = 0.0
+    """Leases after A was frozen, where a third worker comes: which of two that wait gets the lock hangs on it."""
     early_let_go: float | None = None
     """What a Redis fault holds is let go after so many leases, B through or not (None: when B is through)."""
 
@@ -64,5 +66,6 @@ ALTERNATIVES: Mapping[str, Assumptions] = {
     "on waking, the last thing that came is handled first": replace(DEFAULT, thaw_last_first=True),
     "reserve-confirm ends when it meets somebody's young intent": replace(DEFAULT, waits_for_intents=False),
     "the processor looks for a void on arrival only": replace(DEFAULT, voids_bind_at_commit=False),
+    "a third worker comes a tenth of a lease after A was frozen": replace(DEFAULT, c_comes_after=0.1),
     "what a Redis fault holds is let go after half a lease": replace(DEFAULT, early_let_go=0.5),
 }

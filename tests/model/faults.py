@@ -5,6 +5,7 @@ landed is False where the fault met nothing to break: the design is not concerne
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from math import inf
 
@@ -35,6 +36,10 @@ class Fault:
         self.held: list[tuple[Exchange, Side]] = []
         self.world: World
         self.a: Process
+        self.deliver: Callable[[str], Process]
+        """The queue's: delivers the job once more, to B or C."""
+        self.delivered: list[Process]
+        """Every worker so far."""
         self.assume = DEFAULT
 
     def prepare(self, world: World, a: Process, assume: Assumptions) -> None:

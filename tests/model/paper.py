@@ -123,6 +123,28 @@ ROWS = (
         "The renewal, or the thread that waits for its answer, is stuck while the charge, already sent, is held: the "
         "lease runs out, nothing is recorded, B charges.",
     ),
+    # an acquire that goes wrong, a worker that is kept busy, a third one that waits
+    Row(
+        PLAIN, "rough-acquire", "request-late reply-late",
+        "A has a lock that nobody renews, or what is left of one, and its charge is slow: the lease runs out, B reads "
+        "that nothing is paid, and both charge.",
+    ),
+    Row(
+        PLAIN, "busy", "charge-request",
+        "Busy or not, nothing renews the lease, which runs out while the charge is held.",
+    ),
+    Row(
+        PLAIN, "third-worker", "acquire-reply paid-read-reply charge-request",
+        "A wakes up without its lease and looks at nothing; the next owner has charged and not recorded it.",
+    ),
+    Row(
+        "watchdog", "third-worker", "charge-request",
+        "The deadline was checked before the charge was sent, and A was frozen after that: the charge goes through.",
+    ),
+    Row(
+        "reserve-confirm-naive", "third-worker", "paid-read-reply",
+        "A's answer, no intent, is stale: it writes over the next owner's intent, and charges under its own.",
+    ),
     # killed, or the connection reset
     Row(
         UNFENCED, "crash lose", "charge-reply record-request",
@@ -250,6 +272,14 @@ NOT_CONCERNED = (
     Row(
         ADVISORY, f"{PARTITIONS} {_LOSING}", BOTH,
         "It uses no Redis.",
+    ),
+    Row(
+        ADVISORY, "rough-acquire", "request-lost reply-lost request-late reply-late",
+        "Its lock is not in Redis.",
+    ),
+    Row(
+        ADVISORY, "third-worker", "acquire-reply",
+        "Its lock is not in Redis.",
     ),
     Row(
         f"{UNFENCED} idempotency-key reserve-confirm reserve-confirm-naive {ADVISORY}", _COUNTERS, BOTH,

@@ -48,6 +48,8 @@ class Design:
     job: Callable[[Delivery, Design], Program]
     lease: float = 1.0
     renews: bool = False
+    renews_every: float = 1 / 3
+    """Leases between renewals."""
     token: bool = False
     asks_processor: bool = False
     key: str | None = None
@@ -95,7 +97,7 @@ def release(me: Delivery) -> Ask:
 def renew(me: Delivery, design: Design, hold: Hold) -> Program:
     """The watchdog's thread: it shares the process, so it is frozen and killed with it."""
     while True:
-        yield Sleep(design.lease / 3)
+        yield Sleep(design.lease * design.renews_every)
         if hold.done:
             return
         sent = me.clock.now

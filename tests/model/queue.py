@@ -58,6 +58,7 @@ class Queue:
         self.b: Process | None = None
         fault.prepare(self.world, self.a, assume)
         self.world.wire.tap = fault
+        fault.deliver, fault.delivered = self._deliver_to, []
 
     def run(self, with_next: bool = False) -> Outcome:
         """Delivers A, B and C. with_next: then the customer's next invoice too."""
@@ -65,7 +66,7 @@ class Queue:
         self._while_the_fault_stands()
         self.let_go_at = self.world.clock.now
         self.fault.lift()
-        self._until(lambda: self.a.over and (self.b is None or self.b.over))
+        self._until(lambda: all(process.over for process in self.fault.delivered))
         self._clean_deliveries("invoice")
         self.world.clock.advance(OPEN_END)
         verdict = self._verdict("invoice")
@@ -122,8 +123,12 @@ class Queue:
     def _charge_left(self) -> bool:
         return any(x.process is self.a and x.ask.role == "charge" for _, x, _ in self.world.wire.seen)
 
+    def _deliver_to(self, who: str) -> Process:
+        return self._deliver(Process(who, self.world.clock, self.world.wire))
+
     def _deliver(self, process: Process, invoice: str = "invoice") -> Process:
         self.deliveries += 1
+        self.fault.delivered.append(process)
         owner = self._owner(process.who, self.deliveries)
         me = Delivery(process, self.world.clock, invoice, owner, self.assume)
         process.start(self.design.job(me, self.design))

@@ -29,6 +29,7 @@ from .faults import (
 from .machine import Side
 from .programs import REPEATER, RETRIERS, VARIANTS, Design
 from .queue import Outcome, run
+from .rough_nights import ACQUIRE_REPLY, Busy, RoughAcquire, ThirdWorker
 
 NOT_APPLICABLE = "not-applicable"
 Cell = tuple[str, str, str]
@@ -54,6 +55,9 @@ FAULT_PLACES: Mapping[str, tuple[str, ...]] = {
     **{f"postgres-{kind}": AT_CHARGE for kind in POSTGRES_ENDS},
     "postgres-pooler": ("charge-request",),
     "postgres-second": ("charge-request",),
+    "rough-acquire": ("request-lost", "reply-lost", "request-late", "reply-late"),
+    "busy": ("charge-request",),
+    "third-worker": ("acquire-reply", "paid-read-reply", "charge-request"),
 }
 EVERY = {"freeze": Freeze, "hold": Hold, "crash": Crash, "lose": Lose}
 """The faults of the sweep."""
@@ -134,7 +138,13 @@ def _fault(design: Design, fault: str, place: str) -> Fault:
     kind, _, detail = fault.partition("-")
     if fault == "slow-charge":
         return Slow("before-commit", SLOWER_LEASES) if place == "slower-night" else Slow(place, SLOW_LEASES)
+    if fault == "rough-acquire":
+        return RoughAcquire(place)
+    if place == "acquire-reply":
+        return ThirdWorker(ACQUIRE_REPLY)
     point = _point(design, place)
+    if fault in ("busy", "third-worker"):
+        return Busy(point) if fault == "busy" else ThirdWorker(point)
     if fault == "postgres-pooler":
         return Pooled(point)
     if fault == "postgres-second":

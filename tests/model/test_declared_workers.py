@@ -19,6 +19,9 @@ SCENARIOS = {
     "slow_charge": ("slow-charge",),
     "freeze": ("freeze",),
     "crash": ("crash",),
+    "third_worker": ("third-worker",),
+    "rough_acquire": ("rough-acquire",),
+    "busy": ("busy",),
     "postgres_sessions": (
         "postgres-terminated",
         "postgres-reset",

@@ -8,12 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from . import programs
 from .assumptions import ALTERNATIVES, DEFAULT
-from .faults import Fault
+from .faults import CHARGE_REQUEST, Fault, Freeze, Hold
+from .machine import Ask, Exchange
 from .paper import NOT_CONCERNED, ROWS
 from .programs import RETRIERS, VARIANTS
 from .queue import DOUBLE_CHARGE, EXACTLY_ONE, NO_CHARGE, run
 from .reasons import EXPECTED, EXPECTED_SWEEP, NOT_APPLICABLE_REASONS, REASONS, SWEEP_REASONS
+from .rough_nights import Busy, ThirdWorker
+from .servers import LOCK, Redis
 from .tables import (
     EVERY,
     FAULT_PLACES,
@@ -173,6 +177,37 @@ def test_a_longer_lease_keeps_the_customer_locked_after_a_crash() -> None:
     assert 0.9 < recovery["naive-ttl"] < 1.2
     assert 3.9 < recovery["long-ttl"] < 4.2
     assert recovery["pg-advisory"] < 0.1
+
+
+def test_only_with_a_third_worker_a_release_that_frees_anybodys_lock_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With two of them B is through when A is let go. The built-in release looks at the owner, and stands both."""
+
+    def free(redis: Redis, _: Exchange, __: str) -> None:
+        redis.become({key: entry for key, entry in redis.snapshot().items() if key != LOCK})
+
+    design = VARIANTS["watchdog-fencing"]
+    sound = {run(design, fault(CHARGE_REQUEST)).verdict for fault in (Freeze, ThirdWorker)}
+    monkeypatch.setattr(programs, "release", lambda me: Ask("redis", "release", free, (me.owner,)))
+    assert sound == {EXACTLY_ONE}
+    assert run(design, Freeze(CHARGE_REQUEST)).verdict == EXACTLY_ONE
+    assert run(design, ThirdWorker(CHARGE_REQUEST)).verdict == DOUBLE_CHARGE
+
+
+def test_which_of_two_that_wait_is_the_next_owner_decides_nothing() -> None:
+    late = [replace(DEFAULT, c_comes_after=leases) for leases in (0.0, 0.005, 0.007)]
+    for place in FAULT_PLACES["third-worker"]:
+        assert {outcome_of("fencing", "third-worker", place, assume).charges[0][1] for assume in late} == {"B", "C"}
+        for variant in VARIANTS:
+            assert len({derive(variant, "third-worker", place, assume) for assume in late}) == 1, (variant, place)
+
+
+def test_a_watchdog_that_renews_at_the_last_moment_is_late_when_it_is_kept_busy() -> None:
+    """A third of a lease leaves room; two thirds of one, which a worker that is left alone survives, do not."""
+    design = VARIANTS["watchdog"]
+    for thirds, verdict in ((1, EXACTLY_ONE), (2, DOUBLE_CHARGE)):
+        tight = replace(design, renews_every=thirds / 3)
+        assert run(tight, Hold(CHARGE_REQUEST)).verdict == EXACTLY_ONE
+        assert run(tight, Busy(CHARGE_REQUEST)).verdict == verdict
 
 
 def test_what_an_assumption_decides_is_known() -> None:
