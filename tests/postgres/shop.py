@@ -32,6 +32,7 @@ from harness.subject import Job
 PATIENCE_S = 15.0
 """How long a test waits for what must happen; only a failing test ever waits that long."""
 LEASE_MS = 160
+EIGHT_LEASES_OF_A_SHORT_ONE_MS = 60
 
 T = TypeVar("T")
 _numbers = itertools.count(1)
