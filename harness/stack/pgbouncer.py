@@ -16,12 +16,9 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psycopg
-import tenacity
-
 from harness.stack import free_port
 from harness.stack.accounts import Account, Home, ServerUnavailable, can_read, server_account
-from harness.stack.postgres import end, tail
+from harness.stack.postgres import end, tail, until_answered
 from harness.stack.postgres_cluster import OWNER
 from harness.stack.postgres_databases import connect
 
@@ -137,16 +134,7 @@ class PgBouncer:
                 await connection.execute("SELECT 1")
             return True
 
-        poll = tenacity.AsyncRetrying(
-            stop=tenacity.stop_after_delay(START_TIMEOUT_S),
-            wait=tenacity.wait_fixed(0.01),
-            retry=tenacity.retry_if_exception_type(psycopg.OperationalError),
-        )
-        try:
-            return await poll(answers)
-        except tenacity.RetryError as error:
-            why = error.last_attempt.exception()
-            raise ServerUnavailable(f"PgBouncer passes nothing on within {START_TIMEOUT_S:.0f} s: {why}") from error
+        return await until_answered(answers, START_TIMEOUT_S, "PgBouncer passes nothing on")
 
 
 def find() -> Path:

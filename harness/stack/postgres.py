@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 import signal
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -206,16 +207,21 @@ class Postgres(Databases):
             # Another's server on this port: ours is about to end for want of it.
             return row == (name,) or await _ended(process, self.port)
 
-        poll = tenacity.AsyncRetrying(
-            stop=tenacity.stop_after_delay(START_TIMEOUT_S),
-            wait=tenacity.wait_fixed(0.01),
-            retry=tenacity.retry_if_exception_type(psycopg.OperationalError),
-        )
-        try:
-            return await poll(answers)
-        except tenacity.RetryError as error:
-            why = error.last_attempt.exception()
-            raise ServerUnavailable(f"PostgreSQL does not answer within {START_TIMEOUT_S:.0f} s: {why}") from error
+        return await until_answered(answers, START_TIMEOUT_S, "PostgreSQL does not answer")
+
+
+async def until_answered(ask: Callable[[], Awaitable[bool]], within_s: float, complaint: str) -> bool:
+    """Asks until there is an answer, and returns it. Raises ServerUnavailable with the complaint after a while."""
+    poll = tenacity.AsyncRetrying(
+        stop=tenacity.stop_after_delay(within_s),
+        wait=tenacity.wait_fixed(0.01),
+        retry=tenacity.retry_if_exception_type(psycopg.OperationalError),
+    )
+    try:
+        return await poll(ask)
+    except tenacity.RetryError as error:
+        why = error.last_attempt.exception()
+        raise ServerUnavailable(f"{complaint} within {within_s:.0f} s: {why}") from error
 
 
 def server_argv(installation: Installation, data: Path, port: int, name: str) -> list[str]:
