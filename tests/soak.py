@@ -11,37 +11,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.broken.expected import BANK as BROKEN  # noqa: E402 (a script: its packages are found from the root)
+from benchmarks.beside_load import busy  # noqa: E402 (a script: its packages are found from the root)
+from tests.broken.expected import BANK as BROKEN  # noqa: E402
 from tests.broken.expected import BASELINE, SWEEP, Broken  # noqa: E402
 from tests.broken.running import Run, run_scenarios  # noqa: E402
 from tests.sound.expected import BANK as SOUND  # noqa: E402
 from tests.sound.expected import Sound  # noqa: E402
 
 TIMEOUT_S = 6 * 3600.0
-LOOP = "while True: pass"
-
-
-@contextmanager
-def busy_loops(count: int) -> Iterator[None]:
-    """Keeps CPUs busy with plain loops, as neighbours on a CI machine do."""
-    loops = [subprocess.Popen([sys.executable, "-c", LOOP]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
 
 
 def sound_row(entry: Sound, runs: int, report: Path) -> tuple[str, bool]:
@@ -49,7 +35,7 @@ def sound_row(entry: Sound, runs: int, report: Path) -> tuple[str, bool]:
     began = time.monotonic()
     done = run_scenarios((*entry.subject_args, "--harness-runs", str(runs)), report, timeout_s=TIMEOUT_S)
     verdicts = Counter(e["verdict"] for e in done.of_own_subject())
-    again = sum(len(e["attempts"]) - 1 for e in done.of_own_subject())
+    again = sum(e["attempts"] - 1 for e in done.of_own_subject())
     clean = done.status == 0 and set(verdicts) <= {"exactly-one", "not-applicable"} and verdicts["exactly-one"] > 0
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(verdicts.items())) or done.tail(3)
     return f"sound   {entry.name:26} {told}; {again} run again; {time.monotonic() - began:.0f} s", clean
@@ -83,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--report", default="reports/soak", metavar="DIR", help="where each run's results go")
     options = parser.parse_args(arguments)
     clean = True
-    with busy_loops(options.busy):
+    with busy(options.busy):
         for entry in (*SOUND, *BROKEN):
             if options.only and entry.name not in options.only:
                 continue
