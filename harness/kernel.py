@@ -21,6 +21,7 @@ _STOPPED = frozenset("tT")
 _GONE = frozenset("ZX")
 _TCP_INFO_BYTES_ACKED = 120
 _TCP_INFO_SIZE = 136
+_TCP_ESTABLISHED = "01"
 _TCP_LISTEN = "0A"
 
 
@@ -134,6 +135,13 @@ def listens(pid: int, port: int) -> bool:
         return any(os.readlink(entry.path) in inodes for entry in os.scandir(f"/proc/{pid}/fd"))
     except OSError:
         return False
+
+
+def connections_to(port: int) -> int:
+    """How many TCP connections to a port of this host's stand, by their clients' side (proc(5): /proc/net/tcp)."""
+    with open("/proc/net/tcp") as file:
+        rows = [line.split() for line in file.readlines()[1:]]
+    return sum(row[3] == _TCP_ESTABLISHED and int(row[2].partition(":")[2], 16) == port for row in rows)
 
 
 def tcp_bytes(sock: socket.socket) -> tuple[int, int]:

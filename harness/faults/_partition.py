@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import ClassVar
 
+from harness import kernel
 from harness.bench import Bench
 from harness.faults import boundary_of
 from harness.faults._at_boundary import AtBoundary
@@ -116,6 +117,8 @@ class Partition(AtBoundary):
         self.probe: Probe | None = None
         self._cut_ns = self._lifted_ns = 0
         self._connects = (0, 0)
+        self._stood = (0, 0)
+        """A's connections right before the cut, and when it healed, by the kernel."""
         self._what_is_wrong: str | None = None
 
     async def arm(self) -> None:
@@ -131,6 +134,7 @@ class Partition(AtBoundary):
         bench.strike(boundary=message.boundary)
         assert self.proxy is not None
         assert self.probe is not None
+        stood = self._standing()
         try:
             await self.cut(self.proxy)
         except StackError as error:
@@ -138,7 +142,11 @@ class Partition(AtBoundary):
         self.probe.rename()
         self._cut_ns = now_ns()
         self._connects = bench.link("A", "redis").accepted, 0
+        self._stood = stood, stood
         return Fate.DELIVER
+
+    def _standing(self) -> int:
+        return kernel.connections_to(self.bench.link("A", "redis").port)
 
     async def cut(self, proxy: Proxy) -> None:
         """Cuts the link. Raises StackError."""
@@ -162,6 +170,7 @@ class Partition(AtBoundary):
             await super().lift()
             return
         self._connects = self._connects[0], bench.link("A", "redis").accepted
+        self._stood = self._stood[0], self._standing()
         self._what_is_wrong = await self.seen_cut(self.probe)
         self._lifted_ns = now_ns()
         await super().lift()
@@ -186,8 +195,8 @@ class Partition(AtBoundary):
         asked, answered = self._crossing()
         if answered:
             return f"Redis answered A's {answered[0]} while A should have been cut off"
-        if not asked and self._connects[0] == self._connects[1]:
-            return "A sent nothing to Redis while it was cut off"
+        if not self._tried():
+            return "A sent nothing to Redis while it was cut off, and had no connection that ended"
         lease = bench.a_lease
         if lease is not None and any(self._cut_ns < at_ns < self._lifted_ns for at_ns in lease.renewals_ns):
             return "Redis saw A renew its lease while A should have been cut off"
@@ -215,7 +224,10 @@ class Partition(AtBoundary):
         before, after = self._connects
         sent = f"A sent {len(asked)} messages" if asked else ""
         connected = f"A connected {after - before} times anew" if after > before else ""
-        return " and ".join(part for part in (sent, connected) if part)
+        told = " and ".join(part for part in (sent, connected) if part)
+        if not told and self._stood[0] > self._stood[1] == 0:  # it saw that, and had no need to try
+            return f"A's {self._stood[0]} connections had ended, so that it sent nothing"
+        return told
 
     async def clean_up(self) -> None:
         if self.probe is not None:
