@@ -192,7 +192,7 @@ class Partition(AtBoundary):
             return f"cutting the link took {took_s * 1000:.0f} ms, more than half a lease"
         if self._what_is_wrong is not None:
             return self._what_is_wrong
-        asked, answered = self._crossing()
+        _, answered = self._crossing()
         if answered:
             return f"Redis answered A's {answered[0]} while A should have been cut off"
         if not self._tried():

@@ -1,0 +1,89 @@
+"""A subject that notices a partition before it writes has been cut off all the same, by the kernel's account."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from trial import Trial, assert_found_out, registered, side_by_side
+
+from harness import kernel
+from harness.engine import Config, Engine
+from harness.experiment import Outcome
+from harness.faults._partition import Probe
+from harness.faults.partition_reset import PartitionReset
+from harness.network.tap import Fate, Message
+from harness.network.toxics import Proxy
+from harness.subject import Subject
+
+TTL_MS = 1000
+QUICK = Subject("quick", "callable", "quick:run")
+CUT = ("partition-reset", "partition-refused")
+
+
+class NothingCut(PartitionReset):
+    """A's connection stands, and A has no time to use it: its charge is not answered before all is over."""
+
+    async def cut(self, proxy: Proxy) -> None:
+        """Toxiproxy was not told."""
+
+    async def heal(self, proxy: Proxy) -> None:
+        """Nor now."""
+
+    async def seen_cut(self, probe: Probe) -> str | None:
+        return None
+
+    async def strike(self, message: Message) -> Fate:
+        await super().strike(message)
+        return await self.bench.hold_until_lifted(message)
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> Iterator[Mapping[str, Outcome]]:
+    with registered({"nothing-cut": NothingCut}), asyncio.Runner() as runner:
+        yield runner.run(_run())
+
+
+async def _run() -> Mapping[str, Outcome]:
+    engine = Engine(Config([QUICK], ttl_ms=TTL_MS, cwd=str(Path(__file__).parent)))
+    await engine.start()
+    try:
+        assert await engine.ready(QUICK.name) is None
+        return await side_by_side(
+            engine, {fault: Trial(fault, QUICK.name, "charge-request") for fault in (*CUT, "nothing-cut")}, TTL_MS
+        )
+    finally:
+        await engine.stop()
+
+
+@pytest.mark.parametrize("fault", CUT)
+def test_a_connection_that_was_seen_to_end_is_a_partition_that_landed(
+    fault: str, outcomes: Mapping[str, Outcome]
+) -> None:
+    history = outcomes[fault].history
+    struck, lifted = history.select("fault-struck")[0].t_ms, history.select("fault-lifted")[0].t_ms
+    sent = [
+        event
+        for event in history.select("request", who="A", witness="tap")
+        if struck < event.t_ms < lifted and str(event.detail["boundary"]).startswith("redis.")
+    ]
+    assert sent == [], "it noticed before it wrote: that is what is tried here"
+    (landed,) = history.select("landed")
+    assert "connections had ended" in landed.detail["evidence"]
+
+
+def test_a_connection_of_as_that_stands_and_is_not_used_is_no_partition(outcomes: Mapping[str, Outcome]) -> None:
+    assert_found_out(outcomes["nothing-cut"], "had no connection that ended")
+
+
+def test_the_kernel_counts_the_clients_side_of_connections_that_stand() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert kernel.connections_to(port) == 0
+        with socket.create_connection(("127.0.0.1", port)):
+            assert kernel.connections_to(port) == 1
+            server.accept()[0].close()
+            assert kernel.connections_to(port) == 0
