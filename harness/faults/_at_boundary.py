@@ -18,6 +18,7 @@ class AtBoundary(Fault):
     """A fault that strikes when A's message crosses a boundary: the message is held while strike() runs."""
 
     boundary: str
+    _too_late = False
     needs_a: ClassVar[bool] = False
     """It does something to A itself, which must not have ended before."""
 
@@ -41,7 +42,12 @@ class AtBoundary(Fault):
     async def _strike_once_a_is_known(self, message: Message) -> Fate:
         """A fast worker sends its first message before whoever forked it has told its pid."""
         await self.bench.a_known.wait()
-        return await self.strike(message)
+        return Fate.DELIVER if self.is_over() else await self.strike(message)
+
+    def is_over(self) -> bool:
+        """Whether the fault has been lifted already: who strikes then would not be lifted any more."""
+        self._too_late = bool(self.bench.history.select("fault-lifted"))
+        return self._too_late
 
     async def strike(self, message: Message) -> Fate:
         """The message is here; what becomes of it is returned."""
@@ -51,6 +57,9 @@ class AtBoundary(Fault):
         """Notes that A never got to the boundary."""
         if self.bench.struck.is_set():
             return False
+        if self._too_late:
+            self.bench.not_landed(f"A reached {self.boundary} only after the fault had been lifted")
+            return True
         seen = [
             str(event.detail["boundary"])
             for event in self.bench.history

@@ -40,7 +40,7 @@ class RedisNode(AtBoundary):
     async def arm(self) -> None:
         bench = self.bench
         await super().arm()
-        self._doubt: str | None = None
+        self._doubt: str | None = "the second node was not away yet when the fault was lifted"
         self._away = False
         self._coming_to_charge: asyncio.Task[None] | None = None
         if bench.spec.place == ACQUIRE_REQUEST:

@@ -34,7 +34,11 @@ class Freeze(AtBoundary):
     async def strike(self, message: Message) -> Fate:
         bench = self.bench
         self._message = message
-        self._pids = await freeze(bench.a.process, timeout_s=STOP_TIMEOUT_S)
+        pids = await freeze(bench.a.process, timeout_s=STOP_TIMEOUT_S)
+        if self.is_over():  # it was lifted meanwhile, with nobody to be thawed
+            thaw(bench.a.process)
+            return Fate.DELIVER
+        self._pids = pids
         self._ran_ns = kernel.ran_ns(self._pids)
         threads = sum(len(kernel.thread_states(pid)) for pid in self._pids)
         self._stopped = bench.history.add("kernel", "A", "stopped", threads=threads, processes=len(self._pids))

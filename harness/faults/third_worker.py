@@ -45,7 +45,7 @@ class ThirdWorker(Freeze):
         bench = self.bench
         await super().arm()
         if bench.spec.place == ACQUIRE_REPLY:
-            at_acquire(bench, "reply", self.strike)
+            at_acquire(bench, "reply", self._strike_once_a_is_known)
         self._in_charge: str | None = None
         self._third_asks = asyncio.Event()
         bench.on_message.append(self._watch)
@@ -57,7 +57,10 @@ class ThirdWorker(Freeze):
         self.boundary = message.boundary
         starting_c = asyncio.ensure_future(self._start_c())
         fate = await super().strike(message)
-        await starting_c
+        if self.bench.struck.is_set():
+            await starting_c
+        else:
+            starting_c.cancel()
         return fate
 
     async def _start_c(self) -> None:
