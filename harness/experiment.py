@@ -21,7 +21,7 @@ from harness.spec import EXACTLY_ONE, INCONCLUSIVE, NOT_APPLICABLE, Spec
 from harness.stack import StackError
 from harness.stack.processor import Account
 from harness.verdict import STALL_FRACTION, Verdict, judge
-from harness.worker import starved_ms
+from harness.worker import process_starved_ms, starved_ms
 
 Setup = Callable[[dict[str, str]], Awaitable[None]]
 """--harness-setup: called with the contract's environment. Raises HarnessError."""
@@ -157,7 +157,14 @@ class Experiment:
         threshold_ms = STALL_FRACTION * bench.spec.ttl_ms
         if (worst_ms := starved_ms(bench.workers)) > threshold_ms:
             bench.history.add("monitor", "queue", "stall", ms=round(worst_ms, 1), of="a worker")
+        for redis in (bench.redis, *(node.redis for node in bench.nodes)):
+            own = redis.process if redis.own else None
+            if own is not None and (worst_ms := process_starved_ms(own)) > threshold_ms:
+                bench.history.add("monitor", "queue", "stall", ms=round(worst_ms, 1), of="a Redis of its own")
+        elsewhere = off_path(bench)
         for stall in bench.monitor.since(bench.history.started_ns, threshold_ms):
+            if stall.of in elsewhere:
+                continue
             bench.history.add("monitor", "queue", "stall", at_ns=stall.at_ns, ms=round(stall.ms, 1), of=stall.of)
 
     def _note_failures(self, account: Account) -> None:
@@ -205,6 +212,21 @@ class Experiment:
             if lease.holder == "A" and lease.gone_ns is not None and lease.gone_ns >= since_ns:
                 return round((lease.gone_ns - since_ns) / 1e9, 3)
         return None
+
+
+def off_path(bench: Bench) -> frozenset[str]:
+    """The shared servers that no message of this experiment has passed: how they fared decided nothing here.
+
+    A server is on the path where a worker has connected to it; Toxiproxy where the fault puts it in between. The
+    processor always is: what it has is the verdict.
+    """
+    connected = {name for (_, name), link in bench.links.items() if link.accepted}
+    off = {"redis", "postgres"} - connected
+    if bench.redis.own:
+        off.add("redis")
+    if not FAULTS[bench.spec.fault].proxies(bench.spec.place):
+        off.add("toxiproxy")
+    return frozenset(off)
 
 
 def not_applicable(spec: Spec, reason: str) -> Outcome:

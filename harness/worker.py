@@ -24,10 +24,11 @@ class Worker:
 
 def starved_ms(workers: list[Worker]) -> float:
     """The longest wait for a CPU among ended workers, beyond a quarter of the time each lived, in milliseconds."""
-    worst = 0.0
-    for worker in workers:
-        process = worker.process
-        lived_ns = (process.ended_ns or now_ns()) - process.started_ns
-        delay_ns = process.run_delay_ns or kernel.run_delay_ns(process.pid) or 0
-        worst = max(worst, (delay_ns - lived_ns / 4) / 1e6)
-    return worst
+    return max((process_starved_ms(worker.process) for worker in workers), default=0.0)
+
+
+def process_starved_ms(process: Process) -> float:
+    """How long a process has waited for a CPU beyond a quarter of the time it lived, in milliseconds, at least 0."""
+    lived_ns = (process.ended_ns or now_ns()) - process.started_ns
+    delay_ns = process.run_delay_ns or kernel.run_delay_ns(process.pid) or 0
+    return max(0.0, (delay_ns - lived_ns / 4) / 1e6)
