@@ -51,7 +51,7 @@ def run(arguments: list[str]) -> tuple[int, dict[str, Any]]:
 
 def tell(name: str, status: int, results: dict[str, Any]) -> None:
     experiments = results["experiments"]
-    again = sum(experiment["attempts"] > 1 for experiment in experiments)
+    again = sum(len(experiment["attempts"]) > 1 for experiment in experiments)
     print(f"{name}: {len(experiments)} experiments in {results['wall_s']:.0f} s, {again} ran again, status {status}")
 
 

@@ -106,18 +106,19 @@ class Attempts:
         self._maybe_retry()
 
     def worth_repeating(self, entry: Entry, outcome: Outcome) -> bool:
-        """What showed nothing is run again. So is a built-in variant that a stalled machine charged twice.
+        """What showed nothing is run again. So is a built-in variant that a slow machine charged twice.
 
-        The variants' table is a reference, which load must not decide, and a baseline has no fault but the stall; a
-        user's double charge under a fault is never run again.
+        Slow: it stalled, or the fault did not land (a server that was to be back at once came back a lease later). The
+        variants' table is a reference, which load must not decide, and a baseline has no fault but the stall; a user's
+        double charge under a fault is never run again.
         """
         if len(entry.attempts) + 1 >= MOST_ATTEMPTS:
             return False
         if outcome.verdict.kind == INCONCLUSIVE or outcome.reproduced_by_chance:
             return True
-        stalled = bool(outcome.history.select("stall"))
+        slow = bool(outcome.history.select("stall")) or not outcome.verdict.landed
         reference = self._crews[outcome.spec.subject].subject.kind == "variant" or outcome.spec.fault == NO_FAULT
-        return stalled and reference and outcome.verdict.kind == DOUBLE_CHARGE != outcome.spec.expected
+        return slow and reference and outcome.verdict.kind == DOUBLE_CHARGE != outcome.spec.expected
 
     def finish(self, entry: Entry, outcome: Outcome) -> None:
         """The outcome stands."""

@@ -17,3 +17,7 @@ class NoCharge(ExperimentFailed):
 
 class Inconclusive(ExperimentFailed):
     """Nothing was shown: the fault did not land, B did not contend, the machine stalled, or the harness failed."""
+
+
+class HoleClosed(ExperimentFailed):
+    """A declared hole did not show: exactly one charge, though the fault landed and B contended."""

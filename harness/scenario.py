@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from harness.crew import SubjectError
-from harness.errors import DoubleCharge, ExperimentFailed, Inconclusive, NoCharge
+from harness.errors import DoubleCharge, ExperimentFailed, HoleClosed, Inconclusive, NoCharge
 from harness.processes import HarnessError
 from harness.report import failure_text, properties
 from harness.report.results import Experiment
@@ -165,7 +165,10 @@ class Result:
     record: Experiment
 
     def charged_exactly_once(self) -> None:
-        """Passes for exactly one charge; raises DoubleCharge, NoCharge or Inconclusive; skips what does not apply."""
+        """Passes for exactly one charge; skips what does not apply.
+
+        Raises DoubleCharge, NoCharge or Inconclusive, and HoleClosed for a single charge where a hole was declared.
+        """
         __tracebackhide__ = True
         verdict = self.record["verdict"]
         if verdict == NOT_APPLICABLE:
@@ -174,6 +177,8 @@ class Result:
             raise Inconclusive("the declared hole showed, but its fault was not seen to land\n\n" + self.explained())
         if verdict != EXACTLY_ONE:
             raise RAISES[verdict](self.explained())
+        if self.record["expected"] != EXACTLY_ONE:
+            raise HoleClosed(self.explained())
 
     def explained(self) -> str:
         """Headline, timeline, story and the command that replays it."""

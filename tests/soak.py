@@ -35,7 +35,7 @@ def sound_row(entry: Sound, runs: int, report: Path) -> tuple[str, bool]:
     began = time.monotonic()
     done = run_scenarios((*entry.subject_args, "--harness-runs", str(runs)), report, timeout_s=TIMEOUT_S)
     verdicts = Counter(e["verdict"] for e in done.of_own_subject())
-    again = sum(e["attempts"] - 1 for e in done.of_own_subject())
+    again = sum(len(e["attempts"]) - 1 for e in done.of_own_subject())
     clean = done.status == 0 and set(verdicts) <= {"exactly-one", "not-applicable"} and verdicts["exactly-one"] > 0
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(verdicts.items())) or done.tail(3)
     return f"sound   {entry.name:26} {told}; {again} run again; {time.monotonic() - began:.0f} s", clean

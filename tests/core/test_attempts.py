@@ -1,0 +1,65 @@
+"""What is run again, and what stands."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from harness.attempts import MOST_ATTEMPTS, Attempts, Entry
+from harness.experiment import Outcome
+from harness.history import History
+from harness.spec import DOUBLE_CHARGE, EXACTLY_ONE, INCONCLUSIVE, NO_CHARGE, Spec
+from harness.verdict import Verdict
+
+CREWS = {
+    name: SimpleNamespace(subject=SimpleNamespace(kind=kind))
+    for name, kind in (("naive-ttl", "variant"), ("users-own", "callable"))
+}
+
+
+def again(
+    kind: str, *, subject: str = "naive-ttl", landed: bool = True, stalled: bool = False, expected: str = EXACTLY_ONE,
+    fault: str = "freeze", tries: int = 0,
+) -> bool:  # fmt: skip
+    spec = Spec("freeze", subject, fault, "charge-reply", 1000)
+    if expected != EXACTLY_ONE:
+        spec = spec.expecting(expected, "known")
+    history = History()
+    if stalled:
+        history.add("monitor", "queue", "stall", ms=400.0, of="a worker")
+    outcome = Outcome(spec, Verdict(kind, "why", 2, landed, True), history, [], 1.0)
+    entry = Entry(spec, cast(Any, None), [outcome] * tries)
+    return Attempts(cast(Any, None), cast(Any, None), cast(Any, None), cast(Any, CREWS), print).worth_repeating(
+        entry, outcome
+    )
+
+
+def test_what_showed_nothing_runs_again_a_bounded_number_of_times() -> None:
+    assert again(INCONCLUSIVE)
+    assert again(INCONCLUSIVE, subject="users-own")
+    assert not again(INCONCLUSIVE, tries=MOST_ATTEMPTS - 1)
+
+
+@pytest.mark.parametrize(("stalled", "landed"), [(True, True), (False, False)])
+def test_a_slow_machine_s_double_charge_runs_again_for_the_reference_and_never_for_a_user(
+    stalled: bool, landed: bool
+) -> None:
+    assert again(DOUBLE_CHARGE, stalled=stalled, landed=landed)
+    assert not again(DOUBLE_CHARGE, subject="users-own", stalled=stalled, landed=landed)
+
+
+def test_a_double_charge_of_the_reference_stands_where_nothing_was_slow() -> None:
+    assert not again(DOUBLE_CHARGE)
+
+
+def test_a_declared_hole_stands_where_its_fault_landed_and_runs_again_where_it_did_not() -> None:
+    assert not again(DOUBLE_CHARGE, expected=DOUBLE_CHARGE)
+    assert not again(DOUBLE_CHARGE, expected=DOUBLE_CHARGE, stalled=True)
+    assert again(DOUBLE_CHARGE, expected=DOUBLE_CHARGE, landed=False)
+
+
+def test_what_nobody_expected_otherwise_stands() -> None:
+    assert not again(NO_CHARGE)
+    assert not again(EXACTLY_ONE, expected=DOUBLE_CHARGE)
