@@ -83,7 +83,8 @@ def outcomes() -> Iterator[Mapping[str, Outcome]]:
 
 def disturbed(outcome: Outcome) -> bool:
     """Whether a busy machine has decided something: a stall, or a fault that took longer than a lease allows."""
-    doubts = [str(event.detail["reason"]) for event in outcome.history.select("not-landed")]
+    told = [*outcome.history.select("not-landed"), *outcome.history.select("harness-failed")]
+    doubts = [str(event.detail["reason"]) for event in told]
     return bool(outcome.history.select("stall")) or any(" took " in doubt for doubt in doubts)
 
 
