@@ -116,9 +116,12 @@ class Attempts:
             return False
         if outcome.verdict.kind == INCONCLUSIVE or outcome.reproduced_by_chance:
             return True
-        slow = bool(outcome.history.select("stall")) or not outcome.verdict.landed
-        reference = self._crews[outcome.spec.subject].subject.kind == "variant" or outcome.spec.fault == NO_FAULT
-        return slow and reference and outcome.verdict.kind == DOUBLE_CHARGE != outcome.spec.expected
+        if outcome.verdict.kind != DOUBLE_CHARGE or outcome.verdict.kind == outcome.spec.expected:
+            return False
+        stalled = bool(outcome.history.select("stall"))
+        if outcome.spec.fault == NO_FAULT:
+            return stalled
+        return self._crews[outcome.spec.subject].subject.kind == "variant" and (stalled or not outcome.verdict.landed)
 
     def finish(self, entry: Entry, outcome: Outcome) -> None:
         """The outcome stands."""

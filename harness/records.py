@@ -70,6 +70,7 @@ def run(engine: Engine, settings: Settings, *, started: datetime.datetime, wall_
     """The whole run so far."""
     entries = [entry for entry in engine.entries.values() if entry.attempts and entry.done.done()]
     experiments = [experiment(entry, settings) for entry in entries]
+    tried = {subject.name for subject in settings.subjects} | {record["subject"] for record in experiments}
     return {
         "schema": SCHEMA,
         "partial": partial,
@@ -89,7 +90,7 @@ def run(engine: Engine, settings: Settings, *, started: datetime.datetime, wall_
             "toxiproxy": engine.stack.versions.toxiproxy,
             "postgres": engine.stack.versions.postgres,
         },
-        "subjects": [_subject(engine, name) for name in engine.crews],  # type: ignore[misc]
+        "subjects": [_subject(engine, name) for name in engine.crews if name in tried],  # type: ignore[misc]
         "experiments": experiments,
         "faults": {name: {"title": FAULTS[name].title} for name in sorted({e["fault"] for e in experiments})},
     }

@@ -9,6 +9,7 @@ _NO_MINOR_UNIT = frozenset(
 )
 _THOUSANDTHS = frozenset("BHD IQD JOD KWD LYD OMR TND".split())  # ISO 4217: exponent 3
 
+_NODE = re.compile(r"redis-(\d+)")
 _LINKS = {"redis": "Redis", "processor": "the processor", "postgres": "Postgres"}
 
 
@@ -63,9 +64,9 @@ def one_line(text: object, limit: int | None = None) -> str:
 
 
 def link_of(boundary: str) -> str:
-    """redis, processor or postgres: the first part of a boundary's name; empty for a named place."""
+    """redis, redis-2 (a node), processor or postgres: the first part of a boundary's name; empty for a named place."""
     link = boundary.partition(".")[0]
-    return link if link in _LINKS and "." in boundary else ""
+    return link if (link in _LINKS or _NODE.fullmatch(link)) and "." in boundary else ""
 
 
 def label_of(boundary: str) -> str:
@@ -75,7 +76,8 @@ def label_of(boundary: str) -> str:
 
 def server_of(boundary: str) -> str:
     """The server at the other end, as people call it."""
-    return _LINKS.get(link_of(boundary), "the server")
+    link = link_of(boundary)
+    return f"Redis node {node[1]}" if (node := _NODE.fullmatch(link)) else _LINKS.get(link, "the server")
 
 
 def token_of(value: object) -> str:

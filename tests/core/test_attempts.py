@@ -11,7 +11,7 @@ from harness.attempts import MOST_ATTEMPTS, Attempts, Entry
 from harness.experiment import Outcome
 from harness.history import History
 from harness.spec import DOUBLE_CHARGE, EXACTLY_ONE, INCONCLUSIVE, NO_CHARGE, Spec
-from harness.verdict import Verdict
+from harness.verdict import NO_FAULT, Verdict
 
 CREWS = {
     name: SimpleNamespace(subject=SimpleNamespace(kind=kind))
@@ -63,3 +63,8 @@ def test_a_declared_hole_stands_where_its_fault_landed_and_runs_again_where_it_d
 def test_what_nobody_expected_otherwise_stands() -> None:
     assert not again(NO_CHARGE)
     assert not again(EXACTLY_ONE, expected=DOUBLE_CHARGE)
+
+
+def test_a_double_charge_without_any_fault_stands_unless_the_machine_stalled() -> None:
+    assert not again(DOUBLE_CHARGE, subject="users-own", fault=NO_FAULT, landed=False)
+    assert again(DOUBLE_CHARGE, subject="users-own", fault=NO_FAULT, landed=False, stalled=True)

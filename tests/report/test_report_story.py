@@ -11,6 +11,7 @@ import sample_runs
 from sample_runs import experiment
 
 from harness import report
+from harness.report import words
 from harness.report.drawing import drawing
 from harness.report.facts import facts
 from harness.report.results import Experiment
@@ -216,3 +217,12 @@ def test_a_failure_ends_with_sentence_and_replay_and_shows_a_failed_workers_last
 def test_nothing_a_worker_says_can_move_the_cursor_or_turn_the_writing(e: Experiment) -> None:
     for text in (report.timeline(e), report.sentence(e), report.paragraph(e), report.failure_text(e)):
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]", text)
+
+
+def test_each_server_has_the_name_that_people_call_it() -> None:
+    assert [words.server_of(f"{link}.get.1.request") for link in ("redis", "redis-2", "postgres", "unknown")] == [
+        "Redis",
+        "Redis node 2",
+        "Postgres",
+        "the server",
+    ]
