@@ -11,9 +11,9 @@ scenarios: $(STAMP)
 
 test: scenarios tests
 
-# More processes than processors: most of it is waiting. What shares a stack, or starts runs of its own, is one group.
+# More processes than processors: much of it is waiting. Which tests stay together says tests/conftest.py.
 tests: $(STAMP)
-	$(BIN)/python -m pytest tests/ -n 4 --dist loadgroup $(TESTS)
+	$(BIN)/python -m pytest tests/ -n 4 --dist loadgroup --no-loadscope-reorder $(TESTS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -27,8 +27,6 @@ SMALL_SELECTION = (
     "(redis_node and charge-request)"
 )
 
-pytestmark = pytest.mark.xdist_group("banks")
-
 Runs = dict[str, Future[Run]]
 
 

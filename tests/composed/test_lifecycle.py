@@ -31,8 +31,6 @@ from harness.stack.docker_engine import (
 )
 from harness.stack.project import compose_file, remove_orphans, up_environment
 
-pytestmark = pytest.mark.xdist_group("composed")
-
 RUN = """
 import asyncio
 from harness.launcher import Keeper

@@ -17,8 +17,6 @@ from harness.stack import StackError
 from harness.stack.compose import ComposeStack
 from harness.stack.containers import ContainerRedis
 
-pytestmark = pytest.mark.xdist_group("composed")
-
 AOF = ("--appendonly", "yes", "--appendfsync", "always")
 
 

@@ -15,8 +15,6 @@ from harness.stack.compose import ComposeStack
 from harness.stack.docker_engine import published_ports
 from harness.stack.project import PORTS, SERVICES
 
-pytestmark = pytest.mark.xdist_group("composed")
-
 
 async def ping_ms(address: Address) -> float:
     """One round trip to a Redis server on a connection that is open already."""
