@@ -4,16 +4,22 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 BIN := $(VENV)/bin
 
-.PHONY: scenarios test tests check soak benchmarks screenshots clean
+.PHONY: scenarios test tests banks others check soak benchmarks screenshots clean
 
 scenarios: $(STAMP)
 	$(BIN)/python -m pytest scenarios/ $(ARGS)
 
 test: scenarios tests
 
+tests: banks others
+
+# Runs of their own, a few side by side; with anything else beside them they only get into each other's way.
+banks: $(STAMP)
+	$(BIN)/python -m pytest tests/test_banks.py $(TESTS)
+
 # More processes than processors: much of it is waiting. Which tests stay together says tests/conftest.py.
-tests: $(STAMP)
-	$(BIN)/python -m pytest tests/ -n 4 --dist loadgroup --no-loadscope-reorder $(TESTS)
+others: $(STAMP)
+	$(BIN)/python -m pytest tests/ --ignore tests/test_banks.py -n 3 --dist loadgroup --no-loadscope-reorder $(TESTS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -20,7 +20,7 @@ from tests.broken.running import Run, run_scenarios
 from tests.sound.expected import BANK as SOUND
 from tests.sound.expected import Sound
 
-SIDE_BY_SIDE = max(2, min(6, os.cpu_count() or 1))
+SIDE_BY_SIDE = max(2, min(6, 2 * (os.cpu_count() or 1)))
 TIMEOUT_S = 300.0
 SMALL_SELECTION = (
     "(slow_charge and after-commit) or (freeze and charge-reply) or (third_worker and charge-request) or "
