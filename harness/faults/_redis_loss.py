@@ -16,6 +16,7 @@ from tenacity import AsyncRetrying, retry_if_result, stop_after_delay, wait_fixe
 
 from harness.bench import Bench
 from harness.faults._at_boundary import AtBoundary
+from harness.faults._b_first import BFirst
 from harness.history import now_ns
 from harness.network.tap import Fate, Message
 from harness.profile import Profile
@@ -146,6 +147,7 @@ class RedisLoss(AtBoundary):
     async def strike(self, message: Message) -> Fate:
         bench = self.bench
         bench.strike(boundary=message.boundary)
+        b_first = BFirst(bench)
         try:
             async with undisturbed(bench):
                 if bench.lock is not None:
@@ -154,7 +156,10 @@ class RedisLoss(AtBoundary):
                 await self.break_redis()
                 self.after = await look(bench.redis, bench.database)
                 self._note_loss()
+                lost = self.lock_key is not None and self.lock_key in self.gone()
+                b_first.until_b_was_answered() if lost else b_first.end()
         except (RedisError, OSError, StackError) as error:
+            b_first.end()
             reason = f"Redis could not be broken as planned: {type(error).__name__}: {error}"
             bench.history.add("queue", "fault", "harness-failed", reason=reason)
         return await self.hold(message)
