@@ -1,8 +1,8 @@
 """Compares runs of one commit verdict by verdict: python ci/same_verdicts.py results.json results.json ...
 
 Exit status 1 when an experiment came out differently, is in one run and not in another, or when the runs show nothing
-about each other: of different commits, broken off, on the same servers, or empty. A scenario that a run left out as a
-whole is named, and is no difference.
+about each other: of different commits, broken off, on the same servers, or empty. What a run left out as a whole (a
+scenario of a subject) is counted and named, and is no difference.
 """
 
 from __future__ import annotations
@@ -16,22 +16,27 @@ from harness.report import Run, load
 def differences(runs: dict[str, Run]) -> list[str]:
     """One line for each experiment on which the runs do not agree."""
     verdicts = {name: {e["id"]: e["verdict"] for e in run["experiments"]} for name, run in runs.items()}
-    left_out = set(missing_scenarios(runs))
+    left_out = set(missing(runs))
     told = []
     for experiment in dict.fromkeys(key for found in verdicts.values() for key in found):
-        scenario = experiment.partition("/")[0]
-        has = {name: found for name, found in verdicts.items() if (name, scenario) not in left_out}
+        part = _part(experiment)
+        has = {name: found for name, found in verdicts.items() if (name, part) not in left_out}
         seen = {name: found.get(experiment, "not run") for name, found in has.items()}
         if len(set(seen.values())) > 1:
             told.append(f"{experiment}: " + ", ".join(f"{name} {verdict}" for name, verdict in seen.items()))
     return told
 
 
-def missing_scenarios(runs: dict[str, Run]) -> list[tuple[str, str]]:
-    """(run, scenario) for each scenario of another run that a run has nothing of."""
-    has = {name: {e["scenario"] for e in run["experiments"]} for name, run in runs.items()}
+def missing(runs: dict[str, Run]) -> list[tuple[str, str]]:
+    """(run, scenario of a subject) for each one of another run that a run has nothing of."""
+    has = {name: {_part(e["id"]) for e in run["experiments"]} for name, run in runs.items()}
     every = sorted(set().union(*has.values()))
-    return [(name, scenario) for name, found in has.items() for scenario in every if scenario not in found]
+    return [(name, part) for name, found in has.items() for part in every if part not in found]
+
+
+def _part(experiment: str) -> str:
+    """scenario/subject of an experiment's id."""
+    return "/".join(experiment.split("/")[:2])
 
 
 def incomparable(runs: dict[str, Run]) -> list[str]:
@@ -59,8 +64,9 @@ def main() -> int:
     for name, run in runs.items():
         on = ", ".join(f"{key} {value}" for key, value in run["stack"].items())
         print(f"{name}: {len(run['experiments'])} experiments in {run['wall_s']:.0f} s on {on}")
-    for name, scenario in missing_scenarios(runs):
-        print(f"{name}: without {scenario}")
+    for name in runs:
+        if without := [part for other, part in missing(runs) if other == name]:
+            print(f"{name}: without {len(without)} that another has: {', '.join(without)}")
     print(f"{len(told)} differences")
     return 1 if told else 0
 
