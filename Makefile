@@ -4,22 +4,25 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 BIN := $(VENV)/bin
 
-.PHONY: scenarios test tests banks others check soak benchmarks screenshots clean
+.PHONY: scenarios test tests banks others composed check soak benchmarks screenshots clean
 
 scenarios: $(STAMP)
 	$(BIN)/python -m pytest scenarios/ $(ARGS)
 
 test: scenarios tests
 
-tests: banks others
+tests: banks others composed
 
 # Runs of their own, a few side by side; with anything else beside them they only get into each other's way.
 banks: $(STAMP)
 	$(BIN)/python -m pytest tests/test_banks.py $(TESTS)
 
-# More processes than processors: much of it is waiting. Which tests stay together says tests/conftest.py.
 others: $(STAMP)
-	$(BIN)/python -m pytest tests/ --ignore tests/test_banks.py -n 3 --dist loadgroup --no-loadscope-reorder $(TESTS)
+	$(BIN)/python -m pytest tests/ --ignore tests/test_banks.py --ignore tests/composed -n 3 $(TESTS)
+
+# Skipped where no Docker Engine has the images.
+composed: $(STAMP)
+	$(BIN)/python -m pytest tests/composed $(TESTS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .
