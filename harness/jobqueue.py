@@ -57,6 +57,7 @@ class JobQueue:
         b = asyncio.ensure_future(self._deliver_b(a))
         try:
             await self._while_fault_stands(a, b)
+            a.look_at_threads()
             await lift()
             bench.lifted.set()
             await self._end(a)

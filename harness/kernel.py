@@ -87,11 +87,24 @@ def all_gone(pids: list[int]) -> bool:
 
 
 def run_delay_ns(pid: int) -> int | None:
-    """How long a process has waited for a CPU since it started, in nanoseconds; None when it is gone."""
+    """How long a thread has waited for a CPU since it started, in nanoseconds; None when it is gone.
+
+    Of a process: its first thread, and no other.
+    """
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
     except (OSError, IndexError, ValueError):
         return None
+
+
+def run_delays_ns(pids: list[int]) -> dict[int, int]:
+    """How long each thread of these processes has waited for a CPU since it started, in nanoseconds."""
+    return {
+        thread: delay_ns
+        for pid in pids
+        for thread in thread_states(pid)
+        if (delay_ns := run_delay_ns(thread)) is not None
+    }
 
 
 def ran_ns(pids: list[int]) -> int:
