@@ -52,6 +52,7 @@ class Attempts:
         room: Room,
         gate: Gate,
         crews: Mapping[str, Crew],
+        rank: Callable[[Spec], int],
         on_done: Callable[[Entry], None],
     ) -> None:
         self.entries: dict[str, Entry] = {}
@@ -59,6 +60,7 @@ class Attempts:
         self._room = room
         self._gate = gate
         self._crews = crews
+        self._rank = rank
         self._on_done = on_done
         self._tasks: set[asyncio.Task[None]] = set()
         self._again: deque[Entry] = deque()
@@ -88,7 +90,7 @@ class Attempts:
         more = self._crews[spec.subject].subject.redis_nodes - 1
         needs = Needs(fault.proxies(spec.place), servers=own + more, databases=0 if own else 1)
         async with self._room.taken(needs):
-            await self._gate.enter()
+            await self._gate.enter(self._rank(spec))
             try:
                 yield
             finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from harness.launcher import Keeper, Spawner
 from harness.output import Output
 from harness.processes import Process, python_env
 from harness.subject import Job, Subject
+from harness.variants import NEED_POSTGRES
 
 _OPTIONAL = ("DATABASE_URL", "REDIS_URLS")
 """Of the contract, what a job may not have: then the caller's own must not be taken for it."""
@@ -70,16 +72,18 @@ class ProgramCrew:
 
 
 async def crews_for(subjects: Sequence[Subject], keeper: Keeper, cwd: str) -> dict[str, Crew]:
-    """A crew for each subject, by name. Variants share one zygote, each callable has one of its own.
+    """A crew for each subject, by name. Variants share two zygotes, each callable has one of its own.
 
     Raises SubjectError.
     """
     crews: dict[str, Crew] = {}
     variants = [subject for subject in subjects if subject.kind == "variant"]
-    groups = ([variants] if variants else []) + [[s] for s in subjects if s.kind == "callable"]
-    for group in groups:
+    # psycopg's libraries make every fork, and every end of what was forked, half as dear again: two families
+    families = [[s for s in variants if (s.name in NEED_POSTGRES) is needs] for needs in (False, True)]
+    groups = [family for family in families if family] + [[s] for s in subjects if s.kind == "callable"]
+    launched = [keeper.zygote([str(subject.target) for subject in group], cwd=cwd) for group in groups]
+    for group, (zygote, report) in zip(groups, await asyncio.gather(*launched), strict=True):
         targets = [str(subject.target) for subject in group]
-        zygote, report = await keeper.zygote(targets, cwd=cwd)
         if not report["ready"]:
             raise SubjectError(f"{', '.join(targets)} cannot be used:\n{report['error']}")
         for subject, target in zip(group, targets, strict=True):

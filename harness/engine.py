@@ -34,6 +34,7 @@ from harness.stack.local import LocalStack
 from harness.subject import Subject
 from harness.sweep import BoundaryHoles
 from harness.variants import NEED_POSTGRES
+from harness.verdict import NO_FAULT
 
 MOST_IN_FLIGHT = 400
 
@@ -105,7 +106,7 @@ class Engine:
         self.monitor.start()
         self.gate = Gate(self.monitor, most=MOST_IN_FLIGHT)
         self.benches = Benches(self.keeper, self.stack, self._watch, self.monitor, self.crews, self.config.setup)
-        self.attempts = Attempts(self._run, self.stack.room, self.gate, self.crews, self._told)
+        self.attempts = Attempts(self._run, self.stack.room, self.gate, self.crews, self._rank, self._told)
         self.learning = Learning(self.attempts, self.benches, self.crews, self.config.ttl_ms, self.config.seed)
 
     def _new_stack(self) -> Stack:
@@ -205,6 +206,13 @@ class Engine:
 
     async def _run(self, spec: Spec) -> Outcome:
         return await self.benches.run(spec, self.profiles[spec.subject])
+
+    def _rank(self, spec: Spec) -> int:
+        """Baselines first, since everything waits for them, then what takes longest: nobody waits for it at the end."""
+        profile = self.profiles.get(spec.subject)
+        if spec.fault == NO_FAULT or profile is None:
+            return 0
+        return 1 if profile.unlocked else 2
 
     def _told(self, entry: Entry) -> None:
         if self.on_done is not None:

@@ -24,7 +24,9 @@ successor takes over when it is old, and 3 leases is what the built-in reserve-c
 MOST_LEASES = 12
 A_ENDS_WITHIN_LEASES = 30
 """More than any timeout of the job (20 leases for a charge, 8 for the lock): what runs longer hangs."""
-_REDELIVERY_PER_LEASE = 2
+_REDELIVERY_LEASES = 0.5
+_UNLOCKED_REDELIVERY_LEASES = 1.2
+"""Three deliveries, and one when UNLOCKED_LEASES have passed: before that nothing runs out that B could wait for."""
 _TICK_S = 0.05
 
 
@@ -92,7 +94,7 @@ class JobQueue:
             return None
         if bench.spec.fault == NO_FAULT:  # nothing is waited out where nothing goes wrong
             return bench.workers[0].process.ended_ns
-        if bench.profile.lock is None or bench.profile.early_release:
+        if bench.profile.unlocked:
             return bench.struck_ns + int(UNLOCKED_LEASES * bench.lease_s * 1e9)
         lease = bench.a_lease
         return bench.struck_ns if lease is None else lease.gone_ns
@@ -117,9 +119,15 @@ class JobQueue:
             ran_out = self._ran_out_ns()
             if ran_out is not None and (worker.process.ended_ns or 0) >= ran_out:
                 return
-            pause_s = bench.lease_s / _REDELIVERY_PER_LEASE - (now_ns() - began_ns) / 1e9
-            if pause_s > 0:  # a lock that changes hands meanwhile is worth another try at once
-                await first_of(bench.lifted.wait(), bench.account.changed.wait(), timeout_s=pause_s)
+            interval = _UNLOCKED_REDELIVERY_LEASES if bench.profile.unlocked else _REDELIVERY_LEASES
+            due_ns = began_ns + int(interval * bench.lease_s * 1e9)
+            pause_s = (min(due_ns, ran_out or due_ns) - now_ns()) / 1e9
+            if pause_s > 0:
+                await first_of(bench.lifted.wait(), *self._worth_another_try(), timeout_s=pause_s)
+
+    def _worth_another_try(self) -> list[Awaitable[object]]:
+        """A lock that changes hands while nobody waits for it; one that guards no charge does with every delivery."""
+        return [] if self.bench.profile.unlocked else [self.bench.account.changed.wait()]
 
     async def _while_fault_stands(self, a: Worker, b: asyncio.Future[None]) -> None:
         """Returns when the fault may be lifted."""

@@ -7,6 +7,7 @@ servers waited for one (/proc/PID/schedstat). Workers' own waits are read when t
 from __future__ import annotations
 
 import asyncio
+import heapq
 import os
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ _KEPT_MS = 20.0
 _CALM_MS = 6.0
 _BUSY_MS = 15.0
 _APART_S = 0.004
-_RUNNABLE_PER_CPU = 4
+_RUNNABLE_PER_CPU = 2.5
 """More threads than this wanting each CPU, and a worker waits longer for one than its work takes."""
 _LEAST_IN_FLIGHT = 2
 
@@ -85,14 +86,18 @@ class Monitor:
 
 
 class Gate:
-    """Admits experiments: more while the machine is calm, fewer when its timers fire late."""
+    """Admits experiments: more while the machine is calm, fewer when its timers fire late.
+
+    Those of a lower rank first, whenever they came: what others wait for, and what takes longest.
+    """
 
     def __init__(self, monitor: Monitor, *, most: int, start: int | None = None) -> None:
         self._monitor = monitor
         self._most = most
         self.limit = float(start or min(most, 32 * (os.cpu_count() or 1)))
         self.in_flight = 0
-        self._queue: deque[asyncio.Future[None]] = deque()
+        self._queue: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._came = 0
         self._adapted_ns = now_ns()
         self._pump: asyncio.Task[None] | None = None
         self._pinned: int | None = None
@@ -105,10 +110,11 @@ class Gate:
     def waiting(self) -> int:
         return len(self._queue)
 
-    async def enter(self) -> None:
+    async def enter(self, rank: int = 0) -> None:
         """Returns when one more experiment may begin."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append(turn)
+        self._came += 1
+        heapq.heappush(self._queue, (rank, self._came, turn))
         if self._pump is None or self._pump.done():
             self._pump = asyncio.get_running_loop().create_task(self._admit())
         await turn
@@ -121,7 +127,7 @@ class Gate:
         while self._queue:
             self._adapt()
             if self._has_room():
-                turn = self._queue.popleft()
+                _, _, turn = heapq.heappop(self._queue)
                 if not turn.done():
                     self.in_flight += 1
                     turn.set_result(None)

@@ -42,6 +42,11 @@ class Profile:
         return self.lock.replace("{customer}", customer).replace("{invoice}", invoice)
 
     @property
+    def unlocked(self) -> bool:
+        """The subject holds no lock over its charge."""
+        return self.lock is None or self.early_release
+
+    @property
     def known(self) -> tuple[str, ...]:
         """Every boundary there is."""
         return self.boundaries + self.held_boundaries

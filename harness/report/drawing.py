@@ -36,12 +36,15 @@ _MARKS = {
 }
 
 
-def drawing(experiment: Experiment) -> Shape:
-    """The shapes as plain JSON. Lanes nothing happened in are left out, but for A, the lock and the processor."""
+def drawing(experiment: Experiment, read: Facts | None = None) -> Shape:
+    """The shapes as plain JSON. Lanes nothing happened in are left out, but for A, the lock and the processor.
+
+    read: the facts of its events, where somebody has them already.
+    """
     events = ordered(experiment["events"])
     if not any(event["what"] == "delivered" for event in events):
         return {}
-    read = facts(events)
+    read = facts(events) if read is None else read
     start = min(0.0, float(events[0]["t_ms"]))
     shapes: Shape = {
         "start": start,

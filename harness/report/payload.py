@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.report.drawing import drawing
+from harness.report.facts import Facts, facts
 from harness.report.results import Experiment
 from harness.report.story import paragraph, told
 from harness.report.tables import status
@@ -65,8 +66,8 @@ def payload(experiments: Sequence[Experiment], budget: int) -> Payload:
     return Payload(pieces, where, without)
 
 
-def slim(experiment: Experiment) -> dict[str, Any]:
-    """What the page must always be able to say of an experiment."""
+def slim(experiment: Experiment, read: Facts | None = None) -> dict[str, Any]:
+    """What the page must always be able to say of an experiment. read: the facts of its events, if they are known."""
     found = status(experiment)
     keys = ("id", "scenario", "subject", "fault", "place", "verdict", "expected", "hole", "reason", "charges", "landed")
     more = ("contended", "run", "ttl_ms", "recovery_s", "wall_s", "replay", "source", "jitter")
@@ -74,7 +75,7 @@ def slim(experiment: Experiment) -> dict[str, Any]:
     words = {
         "status": found.key,
         "words": "exactly one charge" if found.key == "one" else found.words,
-        "sentence": told(experiment),
+        "sentence": told(experiment, read),
     }
     cleaned: dict[str, Any] = _clean(kept | words)
     return cleaned
@@ -82,16 +83,17 @@ def slim(experiment: Experiment) -> dict[str, Any]:
 
 def record(experiment: Experiment) -> dict[str, Any]:
     """Everything: the story, the shapes of the drawing, the text timeline, the raw events, logs and attempts."""
+    read = facts(experiment["events"])
     attempts = [{"verdict": a["verdict"], "reason": a["reason"]} for a in experiment["attempts"]]
     more: dict[str, Any] = {
-        "paragraph": paragraph(experiment),
-        "draw": drawing(experiment),
-        "text": text(experiment),
+        "paragraph": paragraph(experiment, read),
+        "draw": drawing(experiment, read),
+        "text": text(experiment, read),
         "attempts": _clean(attempts),
         "workers": [{**_clean({**w, "log": ""}), "log": visible(w["log"], LOG_LIMIT)} for w in experiment["workers"]],
         "events": _clean(experiment["events"]),
     }
-    return slim(experiment) | more
+    return slim(experiment, read) | more
 
 
 def _clean(value: Any) -> Any:

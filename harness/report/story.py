@@ -48,10 +48,13 @@ def _judged(verdict: str, read: Facts) -> _Money:
     return _Money(read, next(iter(counts), None))
 
 
-def sentence(experiment: Experiment) -> str:
-    """Who charged, with which token, how far apart, when the lease had expired: one sentence."""
+def sentence(experiment: Experiment, read: Facts | None = None) -> str:
+    """Who charged, with which token, how far apart, when the lease had expired: one sentence.
+
+    read: the facts of its events, where somebody has them already; so of the others here.
+    """
     verdict = experiment["verdict"]
-    money_of = _judged(verdict, facts(experiment["events"]))
+    money_of = _judged(verdict, facts(experiment["events"]) if read is None else read)
     if verdict == "double-charge":
         return _double(experiment, money_of)
     if verdict == "exactly-one":
@@ -65,15 +68,16 @@ def sentence(experiment: Experiment) -> str:
     return f"Nothing can be concluded: {reason} (the ledger holds {plural(counted, 'charge')})."
 
 
-def told(experiment: Experiment) -> str:
+def told(experiment: Experiment, read: Facts | None = None) -> str:
     """The sentence, from the events where they are there; else the one that the run itself has made of them."""
-    return sentence(experiment) if experiment["events"] else experiment.get("sentence") or sentence(experiment)
+    kept = None if experiment["events"] else experiment.get("sentence")
+    return kept or sentence(experiment, read)
 
 
-def paragraph(experiment: Experiment) -> str:
+def paragraph(experiment: Experiment, read: Facts | None = None) -> str:
     """The whole story: the fault, what became of the lock, the money, and what was expected."""
-    read = facts(experiment["events"])
-    parts = [_opening(experiment, read), *_locks(read), sentence(experiment), *_others(experiment, read)]
+    read = facts(experiment["events"]) if read is None else read
+    parts = [_opening(experiment, read), *_locks(read), sentence(experiment, read), *_others(experiment, read)]
     return " ".join(part for part in [*parts, _expectation(experiment)] if part)
 
 

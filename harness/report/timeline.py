@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from harness.report.facts import Event, facts, ordered
+from harness.report.facts import Event, Facts, facts, ordered
 from harness.report.phrases import words_for
 from harness.report.results import Experiment
 from harness.report.words import duration, label_of, link_of, listing, one_line, server_of, times, token_of
@@ -122,9 +122,10 @@ class _Teller:
         self.lines.append(Line(float(event["t_ms"]), lane, text, key))
 
 
-def lines(experiment: Experiment) -> list[Line]:
-    """The timeline, line by line."""
-    events = _with_tokens(ordered(experiment["events"]))
+def lines(experiment: Experiment, read: Facts | None = None) -> list[Line]:
+    """The timeline, line by line. read: the facts of its events, where somebody has them already."""
+    events = ordered(experiment["events"])
+    events = _with_tokens(events, facts(events) if read is None else read)
     teller = _Teller(float(experiment["ttl_ms"]))
     for index, event in enumerate(events):
         if event["what"] in ("request", "reply"):
@@ -137,9 +138,9 @@ def lines(experiment: Experiment) -> list[Line]:
     return _folded(sorted(teller.lines, key=lambda line: line.t_ms))
 
 
-def text(experiment: Experiment) -> str:
+def text(experiment: Experiment, read: Facts | None = None) -> str:
     """The timeline as aligned text, without a trailing newline; says so where there are no events."""
-    told = lines(experiment)
+    told = lines(experiment, read)
     if not told:
         return "(no events were recorded)"
     stamps = [f"{line.t_ms:,.0f} ms" for line in told]
@@ -149,9 +150,9 @@ def text(experiment: Experiment) -> str:
     )
 
 
-def _with_tokens(events: list[Event]) -> list[Event]:
+def _with_tokens(events: list[Event], read: Facts) -> list[Event]:
     """A grant tells the token too, where the holder was seen to carry one: the lock's server often does not know it."""
-    tokens = {(lease.holder, lease.start_ms): lease.token for lease in facts(events).leases}
+    tokens = {(lease.holder, lease.start_ms): lease.token for lease in read.leases}
     return [
         {**event, "token": tokens.get((str(event["who"]), float(event["t_ms"])))}
         if event["what"] == "lock-granted"

@@ -51,6 +51,8 @@ def visible(text: object, limit: int | None = None) -> str:
     """
     raw = str(text)
     cut = limit is not None and len(raw) > limit
+    if not cut and raw.isascii() and raw.isprintable():  # nearly always, and there are a million of them in a report
+        return raw
     shown = _HIDDEN.sub(_escape, (raw[:limit] if cut else raw).replace("\t", "    "))
     return f"{shown} [... {len(raw) - (limit or 0):,} characters more]" if cut else shown
 

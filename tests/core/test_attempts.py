@@ -31,9 +31,9 @@ def again(
         history.add("monitor", "queue", "stall", ms=400.0, of="a worker")
     outcome = Outcome(spec, Verdict(kind, "why", 2, landed, True), history, [], 1.0)
     entry = Entry(spec, cast(Any, None), [outcome] * tries)
-    return Attempts(cast(Any, None), cast(Any, None), cast(Any, None), cast(Any, CREWS), print).worth_repeating(
-        entry, outcome
-    )
+    return Attempts(
+        cast(Any, None), cast(Any, None), cast(Any, None), cast(Any, CREWS), lambda spec: 0, print
+    ).worth_repeating(entry, outcome)
 
 
 def test_what_showed_nothing_runs_again_a_bounded_number_of_times() -> None:
