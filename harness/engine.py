@@ -53,6 +53,8 @@ class Config:
     redis_flush: bool = False
     """Whether its databases may be emptied."""
     postgres: ServerUrl | None = None
+    toxiproxy: str | None = None
+    """The local stack's: a program, or the stand-in; None: whichever there is."""
     setup: Setup | None = None
     controls: Sequence[Subject] = ()
     """Subjects run beside the user's own, to show that the fault does what it should."""
@@ -114,8 +116,10 @@ class Engine:
         if config.stack == "compose":
             return ComposeStack(self.keeper)
         if config.redis is not None or config.postgres is not None:
-            return ExternalStack(self.keeper, config.redis, config.postgres, flush=config.redis_flush)
-        return LocalStack(self.keeper)
+            return ExternalStack(
+                self.keeper, config.redis, config.postgres, flush=config.redis_flush, toxiproxy=config.toxiproxy
+            )
+        return LocalStack(self.keeper, config.toxiproxy)
 
     async def _compare_clocks(self) -> None:
         """All witnesses must read one clock. Raises StackError."""

@@ -115,6 +115,7 @@ class EngineHost:
             redis=settings.redis,
             redis_flush=settings.redis_flush,
             postgres=settings.postgres,
+            toxiproxy=settings.toxiproxy,
             setup=setup_hook(settings.setup, settings.cwd),
             controls=controls,
         )

@@ -49,6 +49,12 @@ OPTIONS = (
     ),
     Option("redis-nodes", 1, "Redis servers that your own lock asks for, in REDIS_URLS", kind=int, metavar="N"),
     Option("postgres-url", None, "your own PostgreSQL under test, instead of the local stack's", metavar="URL"),
+    Option(
+        "toxiproxy",
+        None,
+        "the local stack's Toxiproxy server (default: TOXIPROXY_SERVER, toxiproxy-server on PATH, else the stand-in)",
+        metavar="PROGRAM|stand-in",
+    ),
     Option("variant", (), "try this built-in variant only (repeatable)", many=True, metavar="NAME"),
     Option("subject", None, "your own lock: a Python callable that gets the Job", metavar="MODULE:CALLABLE"),
     Option("worker", None, "your own lock: a command that does the job of its environment", metavar="COMMAND"),

@@ -17,7 +17,7 @@ import pytest
 
 from harness.options import OPTIONS, Option
 from harness.spec import BadToken, Token
-from harness.stack.addresses import BadAddress, ServerUrl, postgres_url, redis_url, without_secrets
+from harness.stack.addresses import STAND_IN, BadAddress, ServerUrl, postgres_url, redis_url, without_secrets
 from harness.subject import Subject
 from harness.variants import LEASE_FACTORS, SCENARIO_ONLY, VARIANTS
 
@@ -48,6 +48,8 @@ class Settings:
     """Somebody's own Redis, in the place of the local stack's."""
     redis_flush: bool = False
     postgres: ServerUrl | None = None
+    toxiproxy: str | None = None
+    """The local stack's Toxiproxy server: a program, or the stand-in; None: whichever there is."""
     replay: Token | None = None
     narrowed: bool = False
     """Only some of the built-in variants were asked for."""
@@ -106,6 +108,7 @@ def read(config: pytest.Config) -> Settings:
         redis=redis,
         redis_flush=bool(values["redis-flush"]),
         postgres=postgres,
+        toxiproxy=_toxiproxy(values),
         replay=_token(values["replay"]),
         narrowed=bool(values["variant"]),
         doctor=bool(values["doctor"]),
@@ -152,6 +155,18 @@ def _own_servers(values: Mapping[str, Any]) -> tuple[ServerUrl | None, ServerUrl
     except BadAddress as error:
         raise pytest.UsageError(f"one of {', '.join(f'--harness-{name}' for name in given)}: {error}") from None
     return redis, postgres
+
+
+def _toxiproxy(values: Mapping[str, Any]) -> str | None:
+    asked: str | None = values["toxiproxy"]
+    if asked and values["stack"] == "compose":
+        raise pytest.UsageError(
+            f"--harness-toxiproxy {asked} goes with the local stack. On the composed stack give an image "
+            "(TOXIPROXY_IMAGE)"
+        )
+    if asked and asked != STAND_IN and shutil.which(asked) is None:
+        raise pytest.UsageError(f"--harness-toxiproxy {asked}: no such program; or give {STAND_IN}")
+    return asked
 
 
 def _own_subject(callable_: str | None, command: str | None, cwd: str) -> Subject | None:
@@ -244,7 +259,18 @@ def _holes(lines: list[str], own: Subject | None) -> dict[tuple[str, str], str]:
 
 def _flags(values: Mapping[str, Any], by_name: Mapping[str, Option]) -> str:
     words = []
-    for name in ("subject", "worker", "setup", "ttl", "delay", "stack", "redis-url", "redis-nodes", "postgres-url"):
+    for name in (
+        "subject",
+        "worker",
+        "setup",
+        "ttl",
+        "delay",
+        "stack",
+        "redis-url",
+        "redis-nodes",
+        "postgres-url",
+        "toxiproxy",
+    ):
         if values[name] != by_name[name].default and values[name] is not None:
             words += [by_name[name].flag, shlex.quote(_shown(name, str(values[name])))]
     if values["redis-flush"]:

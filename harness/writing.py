@@ -24,7 +24,7 @@ def header(settings: Settings) -> list[str]:
     return [
         f"lockproof {version}: {settings.stack} stack, lease {settings.ttl_ms} ms, seed {settings.seed}, "
         f"runs {settings.runs}, subjects {subjects}",
-        *([f"lockproof servers: {local_servers()}"] if settings.stack == "local" else []),
+        *([f"lockproof servers: {local_servers(settings.toxiproxy)}"] if settings.stack == "local" else []),
     ]
 
 

@@ -7,6 +7,8 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from harness.stack import Address
 
+STAND_IN = "stand-in"
+"""--harness-toxiproxy: fakes/toxiproxy, whatever else there is."""
 _TAP = "the tap on the worker's link has to read what it sends"
 
 

@@ -22,9 +22,15 @@ class ExternalStack(LocalStack):
     """What is not given is started here, as on the local stack; so are the Redis servers that experiments break."""
 
     def __init__(
-        self, keeper: Keeper, redis: ServerUrl | None, postgres: ServerUrl | None, *, flush: bool = False
+        self,
+        keeper: Keeper,
+        redis: ServerUrl | None,
+        postgres: ServerUrl | None,
+        *,
+        flush: bool = False,
+        toxiproxy: str | None = None,
     ) -> None:
-        super().__init__(keeper)
+        super().__init__(keeper, toxiproxy)
         self._redis_url = redis
         self._postgres_url = postgres
         self._flush = flush

@@ -21,6 +21,7 @@ from harness.network.toxics import Toxiproxy
 from harness.processes import Process, python_env
 from harness.stack import PORT_ATTEMPTS, StackError, Versions, free_port
 from harness.stack.accounts import ServerUnavailable
+from harness.stack.addresses import STAND_IN
 from harness.stack.beside import Beside
 from harness.stack.postgres import Postgres
 from harness.stack.processor import ROLES, ProcessorControl
@@ -30,21 +31,25 @@ from harness.stack.room import Room
 _START_TIMEOUT_S = 30.0
 
 
-def find_toxiproxy() -> str | None:
-    """The real Toxiproxy server: the program in TOXIPROXY_SERVER, else toxiproxy-server on PATH; None for neither.
+def find_toxiproxy(asked: str | None = None) -> str | None:
+    """The real Toxiproxy server; None: the stand-in takes its place.
 
-    Raises StackError when TOXIPROXY_SERVER names no program: the stand-in would take its place in silence.
+    asked: a program, or STAND_IN. Without it the program in TOXIPROXY_SERVER, else toxiproxy-server on PATH. Raises
+    StackError when a program is named that is none: the stand-in would take its place in silence.
     """
-    named = os.environ.get("TOXIPROXY_SERVER")
+    if asked == STAND_IN:
+        return None
+    named = asked or os.environ.get("TOXIPROXY_SERVER")
     if named and shutil.which(named) is None:
-        raise StackError(f"TOXIPROXY_SERVER={named}: no such program. Unset it to use the stand-in")
+        what = f"--harness-toxiproxy {asked}" if asked else f"TOXIPROXY_SERVER={named}"
+        raise StackError(f"{what}: no such program. Use --harness-toxiproxy {STAND_IN} for the stand-in")
     return named or shutil.which("toxiproxy-server")
 
 
-def local_servers() -> str:
-    """Which servers the local stack takes, in a few words, before any is started."""
+def local_servers(asked: str | None = None) -> str:
+    """Which servers the local stack takes, in a few words, before any is started. asked: see find_toxiproxy()."""
     try:
-        toxiproxy = find_toxiproxy() or "stand-in (fakes/toxiproxy)"
+        toxiproxy = find_toxiproxy(asked) or "stand-in (fakes/toxiproxy)"
         return f"Redis {find_server()}, Toxiproxy {toxiproxy}"
     except StackError as error:
         return str(error)
@@ -55,8 +60,9 @@ class LocalStack:
 
     kind = "local"
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: Keeper, toxiproxy: str | None = None) -> None:
         self._keeper = keeper
+        self._asked_toxiproxy = toxiproxy
         self._own = 0
         self.directory = keeper.directory
         self.versions = Versions()
@@ -98,7 +104,7 @@ class LocalStack:
         return server
 
     async def _start_toxiproxy(self) -> None:
-        binary = find_toxiproxy()
+        binary = find_toxiproxy(self._asked_toxiproxy)
         for left in reversed(range(PORT_ATTEMPTS)):
             port = free_port()
             flags = ["-host", "127.0.0.1", "-port", str(port)]

@@ -63,6 +63,14 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("--harness-subject", "os:getcwd", "--harness-worker", "true"),
         ("--harness-subject and --harness-worker", "give one"),
     ),
+    "a Toxiproxy that is not there": (
+        ("--harness-toxiproxy", "no-such-program"),
+        ("--harness-toxiproxy no-such-program", "no such program", "stand-in"),
+    ),
+    "a Toxiproxy for containers": (
+        ("--harness-toxiproxy", "stand-in", "--harness-stack", "compose"),
+        ("--harness-toxiproxy stand-in", "TOXIPROXY_IMAGE"),
+    ),
     "a lease of zero": (("--harness-ttl", "0"), ("--harness-ttl 0", "200")),
     "a lease of less than nothing": (("--harness-ttl", "-5"), ("--harness-ttl -5", "200")),
     "a lease that this machine cannot time": (("--harness-ttl", "50"), ("--harness-ttl 50", "timing")),
