@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 
 import pytest
-from trial import Trial, registered, side_by_side
+from trial import Trial, registered, side_by_side, timeline
 
 from harness.engine import Config, Engine
 from harness.experiment import Outcome
@@ -83,7 +83,7 @@ def test_a_is_not_stopped_while_redis_owes_it_an_answer(outcomes: Mapping[str, O
             stops += 1
             assert not owed
     assert stops >= 2
-    assert outcome.verdict.kind == EXACTLY_ONE, outcome.verdict.reason
+    assert outcome.verdict.kind == EXACTLY_ONE, timeline(outcome)
 
 
 def test_a_worker_that_waited_for_a_cpu_on_top_of_it_shows_nothing(outcomes: Mapping[str, Outcome]) -> None:

@@ -29,7 +29,7 @@ from redis_sabotage import (
     RestartedWithoutFile,
     RoomEnough,
 )
-from trial import Trial, assert_found_out, registered, side_by_side
+from trial import Trial, assert_found_out, registered, side_by_side, timeline
 
 from harness.engine import Config, Engine
 from harness.experiment import Outcome
@@ -120,7 +120,7 @@ def test_a_fault_that_did_what_it_should_has_landed_by_the_servers_account(
     name: str, outcomes: Mapping[str, Outcome]
 ) -> None:
     outcome = outcomes[name]
-    assert [event.witness for event in outcome.history.select("landed")] == ["redis"], outcome.verdict.reason
+    assert [event.witness for event in outcome.history.select("landed")] == ["redis"], timeline(outcome)
     assert outcome.verdict.charges == 1
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from trial import Trial, assert_found_out, registered, side_by_side
+from trial import Trial, assert_found_out, registered, side_by_side, timeline
 from worker_sabotage import (
     AcquireNotSent,
     ChildForgotten,
@@ -148,8 +148,8 @@ def test_a_fault_that_did_what_it_should_has_landed_by_another_witness(
 ) -> None:
     outcome = outcomes[name]
     landed = [event.witness for event in outcome.history.select("landed")]
-    assert landed == [WITNESS[HONEST[name][0]]], outcome.verdict.reason
-    assert outcome.verdict.charges == (2 if HONEST[name][1] == SESSION else 1)
+    assert landed == [WITNESS[HONEST[name][0]]], timeline(outcome)
+    assert outcome.verdict.charges == (2 if HONEST[name][1] == SESSION else 1), timeline(outcome)
 
 
 @pytest.mark.parametrize("name", ["freeze-charge-request", "crash-charge-request"])

@@ -11,6 +11,7 @@ from harness import faults
 from harness.engine import Engine
 from harness.experiment import Outcome
 from harness.faults import FAULTS, Fault
+from harness.report.timeline import text
 from harness.spec import INCONCLUSIVE, Spec
 
 MOST_AT_ONCE = 6
@@ -51,9 +52,16 @@ async def side_by_side(engine: Engine, trials: Mapping[str, Trial], ttl_ms: int)
     return dict(zip(trials, done, strict=True))
 
 
+def timeline(outcome: Outcome) -> str:
+    """What happened, for a failure's message: what came about under load once may not come about again."""
+    events = outcome.history.to_json()
+    lines = text({"events": events, "ttl_ms": outcome.spec.ttl_ms})  # type: ignore[typeddict-item]
+    return f"{outcome.verdict.kind}: {outcome.verdict.reason}\n{lines}"
+
+
 def assert_found_out(outcome: Outcome, words: str) -> None:
     """A fault that did not do what it should has not landed, and these words say why."""
     said = [str(event.detail["reason"]) for event in outcome.history.select("not-landed")]
-    assert any(words in reason for reason in said), said or outcome.verdict.reason
+    assert any(words in reason for reason in said), said or timeline(outcome)
     assert outcome.verdict.kind == INCONCLUSIVE
     assert not outcome.history.select("landed")
