@@ -17,8 +17,9 @@ tests: banks others composed
 banks: $(STAMP)
 	$(BIN)/python -m pytest tests/test_banks.py $(TESTS)
 
+# A file's tests all in one process: what they share (an engine and its experiments) is made once.
 others: $(STAMP)
-	$(BIN)/python -m pytest tests/ --ignore tests/test_banks.py --ignore tests/composed -n 3 $(TESTS)
+	$(BIN)/python -m pytest tests/ --ignore tests/test_banks.py --ignore tests/composed -n 3 --dist loadfile $(TESTS)
 
 # Skipped where no Docker Engine has the images.
 composed: $(STAMP)

@@ -53,6 +53,7 @@ class Attempts:
         gate: Gate,
         crews: Mapping[str, Crew],
         rank: Callable[[Spec], int],
+        hopeless: Callable[[], str | None],
         on_done: Callable[[Entry], None],
     ) -> None:
         self.entries: dict[str, Entry] = {}
@@ -61,6 +62,8 @@ class Attempts:
         self._gate = gate
         self._crews = crews
         self._rank = rank
+        self._hopeless = hopeless
+        """Why nothing can be tried any more (a server that all share has died); None while it can."""
         self._on_done = on_done
         self._tasks: set[asyncio.Task[None]] = set()
         self._again: deque[Entry] = deque()
@@ -99,7 +102,10 @@ class Attempts:
     async def attempt(self, entry: Entry) -> None:
         """Runs an experiment in its turn; what showed nothing has another one later."""
         async with self.turn(entry.spec):
-            outcome = await self._run(entry.spec)
+            if (why := self._hopeless()) is not None:
+                outcome = failed(entry.spec, why)
+            else:
+                outcome = await self._run(entry.spec)
         if self.worth_repeating(entry, outcome):
             entry.attempts.append(outcome)
             self._again.append(entry)
@@ -114,8 +120,10 @@ class Attempts:
         variants' table is a reference, which load must not decide, and a baseline has no fault but the stall; a user's
         double charge under a fault is never run again.
         """
-        if len(entry.attempts) + 1 >= MOST_ATTEMPTS:
+        if len(entry.attempts) + 1 >= MOST_ATTEMPTS or self._hopeless() is not None:
             return False
+        if outcome.spec.fault == NO_FAULT and outcome.history.select("killed"):
+            return False  # a worker that hangs with nothing wrong, for 30 leases, hangs the next time too
         if outcome.verdict.kind == INCONCLUSIVE or outcome.reproduced_by_chance:
             return True
         if outcome.verdict.kind != DOUBLE_CHARGE or outcome.verdict.kind == outcome.spec.expected:

@@ -86,6 +86,11 @@ class Observer:
         for arg in message.info.get("args", ()):
             self.touched.setdefault(arg.decode("utf-8", "backslashreplace"), set()).add(worker)
 
+    @property
+    def scripts_were_new(self) -> bool:
+        """Whether Redis did not know a script of A's, so that A sent more than it will send from now on."""
+        return any(m.side == "reply" and m.link == FIRST and m.raw.startswith(b"-NOSCRIPT") for m in self.messages)
+
     def learn(self, name: str) -> Profile:
         """What there is to know of the subject now that the baseline is over."""
         bench = self.bench

@@ -66,7 +66,6 @@ class Bench:
     """B's first message has reached its tap."""
     charge_left: asyncio.Event = field(default_factory=asyncio.Event)
     """A's charge request has reached its tap."""
-    env: dict[str, str] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
     """The Redis servers besides the first, where the subject has asked for several."""
     earlier: frozenset[str] = frozenset()
@@ -78,6 +77,8 @@ class Bench:
     def __post_init__(self) -> None:
         self.account = LockAccount(self.history)
         self.struck_ns = 0
+        self.asked_to_charge = False
+        """Whether any worker's request to charge has reached its tap."""
         self.lock: RedisLock | QuorumLock | None = None
         self.advisory: AdvisoryAccount | None = None
         if self.profile.lock_kind == "advisory":
@@ -157,8 +158,10 @@ class Bench:
             if worker == "B":
                 self.b_asked.set()
             detail = self.senders.told(worker, message, None if self.lock is None else self.lock.key)
-            if worker == "A" and "token" in detail:
-                self.charge_left.set()
+            if "token" in detail:
+                self.asked_to_charge = True
+                if worker == "A":
+                    self.charge_left.set()
             self.history.add("tap", worker, message.side, at_ns=message.at_ns, **detail)
             for listener in self.on_message:
                 listener(worker, message)

@@ -63,7 +63,8 @@ class Benches:
                 outcome = await Experiment(bench, setup, observer).run()
         except (StackError, RedisError, OSError) as error:
             if outcome is None or outcome.verdict.kind != DOUBLE_CHARGE:
-                return failed(spec, f"a server of the stack failed: {type(error).__name__}: {error}")
+                why = self._stack.died() or f"{type(error).__name__}: {error}"
+                return failed(spec, f"a server of the stack failed: {why}")
         return outcome
 
     @contextlib.asynccontextmanager

@@ -13,6 +13,15 @@ from harness.witnesses import CLOCK_TOLERANCE_MS, GONE, is_charge_request, numbe
 _NEVER = float("inf")
 _SILENT = ("postgres.terminate.", "postgres.cancel.")
 """Messages that no server answers: whoever has sent one waits for nothing."""
+_COURTESIES = tuple(
+    f"{link}.{label}"
+    for link, labels in (
+        ("redis", "ping. hello. auth. select. echo. quit. reset. client- command. command- info."),
+        ("postgres", "ssl-request. gss-request. startup. password."),
+    )
+    for label in labels.split()
+)
+"""How messages begin with which a client gets, keeps or ends its connection: no job has decided anything by them."""
 _POLLED = "advisory lock"
 """How the name of a lock begins whose account is read from pg_locks now and then: it may miss a short lock."""
 
@@ -74,7 +83,11 @@ def _let_go_early(events: History, gone: Event, closes: float) -> bool:
 
 def _waits_of_b(events: History) -> Iterator[tuple[float, float]]:
     """From when to when each request of B's was under way: unanswered, until B sends the next one or ends."""
-    asked = events.select("request", who="B", witness="tap")
+    asked = [
+        event
+        for event in events.select("request", who="B", witness="tap")
+        if not str(event.detail.get("boundary")).startswith(_COURTESIES)
+    ]
     answered = {str(e.detail.get("boundary")): e.t_ms for e in events.select("reply", who="B", witness="tap")}
     steps = sorted(event.t_ms for event in [*asked, *events.select("ended", who="B")])
     for event in asked:

@@ -108,7 +108,9 @@ class Engine:
         self.monitor.start()
         self.gate = Gate(self.monitor, most=MOST_IN_FLIGHT)
         self.benches = Benches(self.keeper, self.stack, self._watch, self.monitor, self.crews, self.config.setup)
-        self.attempts = Attempts(self._run, self.stack.room, self.gate, self.crews, self._rank, self._told)
+        self.attempts = Attempts(
+            self._run, self.stack.room, self.gate, self.crews, self._rank, self._hopeless, self._told
+        )
         self.learning = Learning(self.attempts, self.benches, self.crews, self.config.ttl_ms, self.config.seed)
 
     def _new_stack(self) -> Stack:
@@ -131,7 +133,11 @@ class Engine:
 
     async def stop(self) -> None:
         """Ends everything; experiments under way are abandoned."""
+        for sweep in self._sweeps.values():
+            sweep.cancel()
+        await asyncio.gather(*self._sweeps.values(), return_exceptions=True)
         await self.attempts.stop()
+        await self.learning.stop()
         await self.monitor.stop()
         await self._watch.stop()
         await self.stack.stop()
@@ -210,6 +216,10 @@ class Engine:
 
     async def _run(self, spec: Spec) -> Outcome:
         return await self.benches.run(spec, self.profiles[spec.subject])
+
+    def _hopeless(self) -> str | None:
+        """Why nothing can be tried any more: a server that all share is gone, and nobody starts it again."""
+        return self.stack.died() or self._watch.broken
 
     def _rank(self, spec: Spec) -> int:
         """Baselines first, since everything waits for them, then what takes longest: nobody waits for it at the end."""

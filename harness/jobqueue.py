@@ -63,6 +63,8 @@ class JobQueue:
             await lift()
             bench.lifted.set()
             await self._end(a)
+            if bench.spec.fault == NO_FAULT and a.killed:
+                return  # it hangs with nothing wrong: so would the others
             await b
         finally:
             b.cancel()
@@ -163,4 +165,6 @@ class JobQueue:
             await self._end(worker)
             if await self._charged() or now_ns() > stop_ns:
                 return
+            if bench.spec.fault == NO_FAULT and not bench.asked_to_charge:
+                return  # with nothing wrong from the beginning, nobody has so much as asked
             await asyncio.sleep(max(0.0, bench.lease_s - (now_ns() - began_ns) / 1e9))

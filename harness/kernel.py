@@ -81,6 +81,11 @@ def all_stopped(pids: list[int]) -> bool:
     return all(state in _STOPPED or state in _GONE for pid in pids for state in thread_states(pid).values())
 
 
+def is_stopped(pid: int) -> bool:
+    """True while the first thread of a process is stopped."""
+    return thread_states(pid).get(pid) in _STOPPED
+
+
 def all_gone(pids: list[int]) -> bool:
     """True when every process has ended (a zombie that its parent has not reaped yet has ended)."""
     return all(state in _GONE for pid in pids for state in thread_states(pid).values())

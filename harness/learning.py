@@ -11,6 +11,8 @@ from harness.attempts import Attempts
 from harness.baseline import Observer, complaint
 from harness.benches import Benches
 from harness.crew import Crew
+from harness.experiment import Outcome
+from harness.jobqueue import A_ENDS_WITHIN_LEASES
 from harness.profile import Profile
 from harness.spec import EXACTLY_ONE, Spec
 
@@ -31,10 +33,19 @@ class Learning:
         self._rehearsed: dict[str, asyncio.Future[None]] = {}
 
     @property
+    def _tasks(self) -> list[asyncio.Future[Any]]:
+        return [*self._ready.values(), *self._rehearsed.values()]
+
+    @property
     def settled(self) -> bool:
         """Whether nothing is being learned."""
-        under_way: list[asyncio.Future[Any]] = [*self._ready.values(), *self._rehearsed.values()]
-        return all(task.done() for task in under_way)
+        return all(task.done() for task in self._tasks)
+
+    async def stop(self) -> None:
+        """What is being learned is abandoned."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def spec(self, subject: str) -> Spec:
         """The baseline as an experiment."""
@@ -49,13 +60,17 @@ class Learning:
     async def _baseline(self, subject: str) -> str | None:
         spec = self.spec(subject)
         entry = self._attempts.entry(spec)
+        warmed = False
         while True:
             observers: list[Observer] = []
             async with self._attempts.turn(spec):
                 outcome = await self._benches.run(spec, Profile(subject), observers)
-            if not self._attempts.worth_repeating(entry, outcome):
+            if self._attempts.worth_repeating(entry, outcome):
+                entry.attempts.append(outcome)
+            elif outcome.verdict.kind == EXACTLY_ONE and observers[0].scripts_were_new and not warmed:
+                warmed = True
+            else:
                 break
-            entry.attempts.append(outcome)
         self._attempts.finish(entry, outcome)
         if not observers:
             self.profiles[subject] = Profile(subject)
@@ -63,7 +78,9 @@ class Learning:
         profile = observers[0].learn(subject)
         self.profiles[subject] = profile
         factor = self._crews[subject].subject.lease_factor
-        wrong = complaint(profile, self._ttl_ms, factor)
+        if broken := outcome.history.select("harness-failed"):
+            return str(broken[0].detail.get("reason"))
+        wrong = _hung(outcome) or complaint(profile, self._ttl_ms, factor)
         if wrong is None and outcome.verdict.kind != EXACTLY_ONE:
             wrong = f"without any fault the verdict is {outcome.verdict.kind}: {outcome.verdict.reason}"
         return wrong if wrong is None else wrong + _last_words(outcome.workers)
@@ -89,6 +106,13 @@ class Learning:
             while not sweep.agree(runs) and len(runs) < sweep.REHEARSALS:
                 await once(runs, hold)
         self.profiles[subject] = sweep.with_boundaries(profile, clean, held)
+
+
+def _hung(outcome: Outcome) -> str | None:
+    hung = outcome.history.select("killed")
+    if not hung:
+        return None
+    return f"{hung[0].who} did not end within {A_ENDS_WITHIN_LEASES} leases, with nothing wrong, and was killed"
 
 
 def _last_words(workers: Sequence[Mapping[str, Any]]) -> str:

@@ -1,7 +1,8 @@
 """The watch on the machine: load must not decide a verdict, so it is measured, kept low, and told.
 
 Three measures: how late the harness's own timers fire, how many threads want a CPU (/proc/loadavg), and how long the
-servers waited for one (/proc/PID/schedstat). Workers' own waits are read when they end (harness/worker.py).
+servers waited for one (/proc/PID/schedstat), or stood stopped. Workers' own waits are read when they end
+(harness/worker.py).
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class Monitor:
         self._servers = servers
         self._stalls: deque[Stall] = deque(maxlen=10_000)
         self._delays: dict[int, int] = {}
+        self._stopped_ns: dict[int, int] = {}
+        """Since when a server is seen stopped: a paused container, a SIGSTOP of somebody's."""
         self._task: asyncio.Task[None] | None = None
         self.lateness_ms = 0.0
         """How late timers fire, averaged over about a tenth of a second."""
@@ -77,6 +80,10 @@ class Monitor:
                 continue
             waited_ms = (delay - self._delays.get(pid, delay)) / 1e6
             self._delays[pid] = delay
+            if kernel.is_stopped(pid):
+                self._stopped_ns.setdefault(pid, now_ns())
+            elif (since_ns := self._stopped_ns.pop(pid, None)) is not None:
+                waited_ms += (now_ns() - since_ns) / 1e6
             if waited_ms > _KEPT_MS:
                 self._stalls.append(Stall(now_ns(), waited_ms, name))
 

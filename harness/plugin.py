@@ -28,6 +28,7 @@ SHARED: pytest.StashKey[SharedHost] = pytest.StashKey()
 RUN: pytest.StashKey[Run] = pytest.StashKey()
 PROBLEM: pytest.StashKey[str] = pytest.StashKey()
 DEAD_WORKERS: pytest.StashKey[list[str]] = pytest.StashKey()
+WRITTEN: pytest.StashKey[bool] = pytest.StashKey()
 """The workers of pytest-xdist that died, each with what is known of why."""
 
 
@@ -174,6 +175,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
             if run is not None:
                 config.stash[RUN] = run
                 green = writing.write(run, config.stash[SETTINGS])
+                config.stash[WRITTEN] = True
                 if session.exitstatus == pytest.ExitCode.OK and not green:
                     session.exitstatus = pytest.ExitCode.TESTS_FAILED
         except OSError as error:
@@ -189,6 +191,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         from harness import writing
 
         terminalreporter.section("exactly one charge?")
-        writing.summarize(config.stash[RUN], config.stash[SETTINGS], terminalreporter._tw)
+        written = config.stash.get(WRITTEN, False)
+        writing.summarize(config.stash[RUN], config.stash[SETTINGS], terminalreporter._tw, written=written)
     if PROBLEM in config.stash:
         terminalreporter.write_line(config.stash[PROBLEM], red=True)

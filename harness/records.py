@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from harness import margins
@@ -63,7 +64,8 @@ def _attempt(outcome: Outcome, *, last: bool) -> dict[str, Any]:
 def replay_command(token: str, settings: Settings) -> str:
     """The command that runs one experiment again."""
     flags = f" {settings.flags}" if settings.flags else ""
-    return f"pytest scenarios/ --harness-replay {token}{flags}"
+    scenarios = "scenarios/" if Path(settings.cwd, "scenarios").is_dir() else "--pyargs scenarios"
+    return f"pytest {scenarios} --harness-replay {token}{flags}"
 
 
 def run(engine: Engine, settings: Settings, *, started: datetime.datetime, wall_s: float, partial: bool) -> Run:

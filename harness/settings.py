@@ -176,6 +176,10 @@ def _own_subject(callable_: str | None, command: str | None, cwd: str) -> Subjec
         module, _, name = callable_.partition(":")
         if not re.fullmatch(r"[\w.]+:[\w.]+", callable_):
             raise pytest.UsageError(f"--harness-subject {callable_}: give MODULE:CALLABLE, like myapp.billing:charge")
+        if module.endswith(".py"):
+            raise pytest.UsageError(
+                f"--harness-subject {callable_}: that is a file. Give the module, {module.removesuffix('.py')}:{name}"
+            )
         sys.path.insert(0, cwd)
         try:
             found = importlib.util.find_spec(module.partition(".")[0])

@@ -57,8 +57,10 @@ def write(run: Run, settings: Settings) -> bool:
     return report.outcome(run).green
 
 
-def summarize(run: Run, settings: Settings, writer: Any) -> None:
-    """The tables and the verdict at the end of a run."""
-    for line in report.summary(run, color=writer.hasmarkup, width=writer.fullwidth, all_rows=settings.all_rows):
+def summarize(run: Run, settings: Settings, writer: Any, *, written: bool) -> None:
+    """The tables at the end of a run; where they could be written down the verdict, and where that is."""
+    color, width = writer.hasmarkup, writer.fullwidth
+    for line in report.summary(run, color=color, width=width, all_rows=settings.all_rows, verdict=written):
         writer.line(line)
-    writer.line(f"{settings.report}/results.json, {settings.report}/index.html")
+    if written:
+        writer.line(f"{settings.report}/results.json, {settings.report}/index.html")

@@ -46,14 +46,20 @@ class _WatchedEnviron(os._Environ):  # type: ignore[type-arg]
         return super().__contains__(key)
 
 
+class NoSuchCallable(Exception):
+    """The module imports, and has nothing by that name that can be called."""
+
+
 def load(spec: str) -> Callable[[Job], Any]:
-    """Imports MODULE:CALLABLE. Raises ImportError, AttributeError, TypeError (not callable), what the import raises."""
+    """Imports MODULE:CALLABLE. Raises NoSuchCallable, and whatever the import raises."""
     module_name, _, path = spec.partition(":")
     target: Any = importlib.import_module(module_name)
     for name in path.split("."):
+        if not hasattr(target, name):
+            raise NoSuchCallable(f"{module_name} ({getattr(target, '__file__', target)}) has no {name}")
         target = getattr(target, name)
     if not callable(target):
-        raise TypeError(f"{spec} is a {type(target).__name__}, not a callable")
+        raise NoSuchCallable(f"{spec} is a {type(target).__name__}, not a callable")
     callable_target: Callable[[Job], Any] = target
     return callable_target
 
@@ -140,6 +146,8 @@ def _prepare(specs: list[str]) -> tuple[dict[str, Callable[[Job], Any]], Message
     try:
         for spec in specs:
             targets[spec] = load(spec)
+    except NoSuchCallable as error:
+        return {}, {"ready": False, "error": str(error)}
     except BaseException:  # noqa: BLE001 (an import may raise anything, SystemExit included)
         return {}, {"ready": False, "error": traceback.format_exc()}
     finally:

@@ -44,8 +44,10 @@ def outcome(run: Run) -> Outcome:
         plural(verdicts["inconclusive"], "experiment") + " inconclusive" if verdicts["inconclusive"] else "",
     ]
     blank = _nothing_shown(run)
-    if blank:
-        problems.append(f"nothing conclusive about {listing([one_line(name, 80) for name in blank])}")
+    untried = [name for name in _untried(run) if name not in blank]
+    for told, names in (("nothing conclusive about", blank), ("no fault was tried on", untried)):
+        if names:
+            problems.append(f"{told} {listing([one_line(name, 80) for name in names])}")
     problems += [
         f"{one_line(item['id'], 120)} came out differently in two runs" for item in run.get("disagreements", [])[:3]
     ]
@@ -93,3 +95,16 @@ def _nothing_shown(run: Run) -> list[str]:
     conclusive = {e["subject"] for e in run["experiments"] if e["verdict"] not in ("inconclusive", "not-applicable")}
     tried = dict.fromkeys(e["subject"] for e in run["experiments"])
     return [name for name in tried if name not in conclusive]
+
+
+def _untried(run: Run) -> list[str]:
+    """The user's own subjects on which no fault came to a conclusion, whatever -k and --deselect have left of the run.
+
+    A built-in variant may be left out, and a fault need not concern it; a run in which no fault concerned anybody has
+    shown nothing all the same.
+    """
+    own = [subject["name"] for subject in run["subjects"] if subject["kind"] != "variant"]
+    faulty = [e for e in run["experiments"] if e["scenario"] != BASELINE]
+    tried = {e["subject"] for e in faulty if e["verdict"] not in ("inconclusive", "not-applicable")}
+    untried = [name for name in own if name not in tried]
+    return untried or ([] if tried or not faulty else ["anything"])

@@ -22,8 +22,13 @@ Rows = list[list[tuple[str, str]]]
 """A table's cells: (what it says, which colour)."""
 
 
-def summary(run: Run, *, color: bool = False, width: int = 100, all_rows: bool = False) -> list[str]:
-    """The summary, line by line. width: columns of the terminal; all_rows: sweeps in full, not only broken rows."""
+def summary(
+    run: Run, *, color: bool = False, width: int = 100, all_rows: bool = False, verdict: bool = True
+) -> list[str]:
+    """The summary, line by line. width: columns of the terminal; all_rows: sweeps in full, not only broken rows.
+
+    verdict: whether the one line that sums it up comes last (not where nothing of it could be written down).
+    """
     paint: Paint = (lambda text, key: f"\033[{_ESCAPES[key]}m{text}\033[0m") if color else (lambda text, key: text)
     width = max(width, 40)
     out: list[str] = []
@@ -33,8 +38,9 @@ def summary(run: Run, *, color: bool = False, width: int = 100, all_rows: bool =
         out += [*_sweep(sweep, paint, width, all_rows), ""]
     for part in (_crashes(run, paint, width), _bounds(run, paint, width), _margins(run, paint, width)):
         out += [*part, ""] if part else []
-    verdict = outcome(run)
-    out += [paint(line, "one" if verdict.green else "bad") for line in textwrap.wrap(verdict.line, width)]
+    if verdict:
+        came = outcome(run)
+        out += [paint(line, "one" if came.green else "bad") for line in textwrap.wrap(came.line, width)]
     return out
 
 

@@ -21,7 +21,7 @@ CREWS = {
 
 def again(
     kind: str, *, subject: str = "naive-ttl", landed: bool = True, stalled: bool = False, expected: str = EXACTLY_ONE,
-    fault: str = "freeze", tries: int = 0,
+    fault: str = "freeze", tries: int = 0, hung: bool = False, dead: str | None = None,
 ) -> bool:  # fmt: skip
     spec = Spec("freeze", subject, fault, "charge-reply", 1000)
     if expected != EXACTLY_ONE:
@@ -29,17 +29,26 @@ def again(
     history = History()
     if stalled:
         history.add("monitor", "queue", "stall", ms=400.0, of="a worker")
+    if hung:
+        history.add("kernel", "A", "killed", processes=1, delivery=1)
     outcome = Outcome(spec, Verdict(kind, "why", 2, landed, True), history, [], 1.0)
     entry = Entry(spec, cast(Any, None), [outcome] * tries)
-    return Attempts(
-        cast(Any, None), cast(Any, None), cast(Any, None), cast(Any, CREWS), lambda spec: 0, print
-    ).worth_repeating(entry, outcome)
+    nobody = cast(Any, None)
+    attempts = Attempts(nobody, nobody, nobody, cast(Any, CREWS), lambda spec: 0, lambda: dead, print)
+    return attempts.worth_repeating(entry, outcome)
 
 
 def test_what_showed_nothing_runs_again_a_bounded_number_of_times() -> None:
     assert again(INCONCLUSIVE)
     assert again(INCONCLUSIVE, subject="users-own")
     assert not again(INCONCLUSIVE, tries=MOST_ATTEMPTS - 1)
+
+
+def test_what_cannot_come_out_otherwise_does_not_run_again() -> None:
+    assert not again(INCONCLUSIVE, dead="redis died with status -9"), "nobody starts a server of all again"
+    assert not again(INCONCLUSIVE, fault=NO_FAULT, hung=True), "a worker that hangs with nothing wrong hangs again"
+    assert not again(INCONCLUSIVE, fault=NO_FAULT, hung=True, stalled=True)
+    assert again(INCONCLUSIVE, hung=True)
 
 
 @pytest.mark.parametrize(("stalled", "landed"), [(True, True), (False, False)])

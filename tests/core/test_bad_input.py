@@ -53,6 +53,10 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("--harness-subject", "nowhere.billing:charge"),
         ("--harness-subject nowhere.billing:charge", "no module nowhere", "Start pytest where it can be imported"),
     ),
+    "a file for a module": (
+        ("--harness-subject", "billing.py:charge"),
+        ("--harness-subject billing.py:charge", "that is a file", "billing:charge"),
+    ),
     "a command of no program": (
         ("--harness-worker", "no-such-program worker.js"),
         ("--harness-worker no-such-program worker.js", "no program no-such-program on PATH"),

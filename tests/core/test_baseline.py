@@ -26,6 +26,19 @@ from harness.variants import naive_ttl
 def sound(job):
     naive_ttl.bill(job, lease_ms=job.lock_ttl_ms, idempotency_key=job.invoice)
 
+def scripted(job):
+    """Releases as redis-py's own Lock does: EVALSHA, and SCRIPT LOAD where the server does not know it."""
+    store = naive_ttl.connect(job)
+    release = store.register_script("if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end")
+    while not store.set("lock:" + job.customer, job.worker, nx=True, px=job.lock_ttl_ms):
+        time.sleep(job.lock_ttl_ms / 12000)
+    if not store.get("paid:" + job.invoice):
+        store.set("paid:" + job.invoice, Processor(job).charge(idempotency_key=job.invoice)["id"])
+    release(["lock:" + job.customer], [job.worker])
+
+def hangs(job):
+    time.sleep(600)
+
 def silent(job):
     """Does its job at an address of its own."""
     naive_ttl.connect(job).get("x")
@@ -67,7 +80,18 @@ SAYS = {
     "reads_contract": "importing it reads REDIS_URL",
     "looks_for_contract": "importing it reads CUSTOMER_ID",
 }
-CALLABLES = ("sound", "silent", "broken", "stubborn", "slightly_longer", "without_redis", "greedy", "asynchronous")
+CALLABLES = (
+    "sound",
+    "scripted",
+    "hangs",
+    "silent",
+    "broken",
+    "stubborn",
+    "slightly_longer",
+    "without_redis",
+    "greedy",
+    "asynchronous",
+)
 SUBJECTS = [
     *(Subject(name.replace("_", "-"), "callable", f"subjects:{name}") for name in CALLABLES),
     *(Subject(name.replace("_", "-"), "callable", f"{name}:charge") for name in UNSAFE),
@@ -124,7 +148,7 @@ async def _forget(engine: Engine, name: str) -> None:
     del engine.learning._ready[name], engine.entries[engine.learning.spec(name).id]
 
 
-@pytest.mark.parametrize("name", ["sound", "slightly-longer", "without-redis", "asynchronous"])
+@pytest.mark.parametrize("name", ["sound", "scripted", "slightly-longer", "without-redis", "asynchronous"])
 def test_a_subject_that_does_its_job_is_fit_to_be_tried(name: str, loop: Loop, engine: Engine) -> None:
     assert complaint(loop, engine, name) is None
 
@@ -143,6 +167,22 @@ def test_the_lock_is_learned_with_its_lease_and_its_points(loop: Loop, engine: E
     assert profile.lease_ms == pytest.approx(TTL_MS, abs=0.1 * TTL_MS)
     assert profile.points["charge"] == "processor.post-v1-charges.1"
     assert profile.points["paid-read"] == "redis.get.1"
+
+
+def test_messages_are_learned_from_a_server_that_knows_the_subjects_scripts(loop: Loop, engine: Engine) -> None:
+    """The first time A's script is unknown and A asks twice; no later worker does, so nothing can strike there."""
+    assert complaint(loop, engine, "scripted") is None
+    profile = engine.profiles["scripted"]
+    assert profile.points["release"] == next(b for b in profile.boundaries if "eval-" in b).removesuffix(".request")
+    assert profile.points["release"].endswith(".1")
+    assert not any("script-load" in boundary for boundary in profile.boundaries)
+
+
+def test_a_worker_that_hangs_is_told_once(loop: Loop, engine: Engine) -> None:
+    told = complaint(loop, engine, "hangs")
+    assert told is not None
+    assert "A did not end within 30 leases, with nothing wrong" in told
+    assert len(engine.entries[engine.learning.spec("hangs").id].attempts) == 1
 
 
 @pytest.mark.parametrize("name", ["silent", "nothing-done"])
@@ -204,14 +244,14 @@ def test_where_a_subject_is_defined_is_known(engine: Engine, place: Path) -> Non
     ("target", "words"),
     [
         ("subjects:number", "is a int, not a callable"),
-        ("subjects:missing", "AttributeError"),
+        ("subjects:missing", "subjects.py) has no missing"),
         ("subjects.inner:run", "ModuleNotFoundError"),
         ("raises:run", "ValueError: at import"),
         ("leaves:run", "SystemExit"),
         ("garbled:run", "SyntaxError"),
     ],
 )
-def test_a_subject_that_cannot_be_imported_or_called_is_an_error_with_its_traceback(
+def test_a_subject_that_cannot_be_imported_or_called_is_an_error_that_tells_why(
     target: str, words: str, loop: Loop, place: Path
 ) -> None:
     (place / "raises.py").write_text("raise ValueError('at import')")

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 import sample_histories as h
 import sample_runs
-from sample_runs import experiment, run
+from sample_runs import experiment, run, subject
 
 from harness import report
 from harness.report.compare import headline
@@ -134,6 +134,26 @@ def test_a_run_that_shows_nothing_is_never_green() -> None:
     assert report.outcome(sample_runs.empty()).line == "Nothing was run, so nothing was shown."
     nothing = [experiment("x", verdict="not-applicable", reason="no Redis", events=[]), experiment("y", events=[])]
     assert "nothing conclusive about x" in report.outcome(run(nothing)).line
+
+
+def test_a_run_that_tried_no_fault_on_the_users_own_lock_is_never_green() -> None:
+    """Whether -k left it out, or nothing that is left concerns it: a baseline is no trial, nor is the control's."""
+    control = [experiment("naive-ttl", scenario="baseline", fault="none"), experiment("naive-ttl")]
+    own = [
+        experiment("mine", scenario="baseline", fault="none"),
+        experiment("mine", verdict="not-applicable", events=[]),
+    ]
+    for experiments in (control, [*control, *own], [*control, *own[:1]]):
+        tried = run(experiments)
+        tried["subjects"] = [subject("naive-ttl"), subject("mine", kind="callable")]
+        assert not report.outcome(tried).green
+        assert "no fault was tried on mine" in report.outcome(tried).line
+    assert report.outcome(run([*control, experiment("mine")])).green
+
+
+def test_a_run_in_which_no_fault_concerned_anybody_is_never_green() -> None:
+    nothing = [experiment("x", scenario="baseline", fault="none"), experiment("x", verdict="not-applicable", events=[])]
+    assert "no fault was tried on anything" in report.outcome(run(nothing)).line
     interrupted = report.outcome(run([experiment("y", events=[])], partial=True))
     assert not interrupted.green
     assert "interrupted before it was through" in interrupted.line

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import subprocess
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -66,3 +69,32 @@ def test_only_servers_on_an_experiments_path_have_decided_something(
     assert told == ON_PATH[where]
     assert outcome.verdict.kind == INCONCLUSIVE
     assert outcome.verdict.charges == 1
+
+
+def test_a_server_that_somebody_stopped_for_a_while_is_told_as_a_stall() -> None:
+    """It waits for no CPU meanwhile, and answers nobody: a container that was paused, a debugger."""
+
+    async def watched(pid: int) -> list[Stall]:
+        monitor = Monitor(lambda: {"redis": pid})
+        monitor.start()
+        try:
+            async with asyncio.timeout(30):
+                os.kill(pid, signal.SIGSTOP)
+                while not monitor._stopped_ns:
+                    await asyncio.sleep(0.01)
+                stopped_ns = now_ns()
+                while now_ns() - stopped_ns < 300_000_000:
+                    await asyncio.sleep(0.01)
+                os.kill(pid, signal.SIGCONT)
+                while not (stalls := [s for s in monitor.since(0, 250.0) if s.of == "redis"]):
+                    await asyncio.sleep(0.01)
+                return stalls
+        finally:
+            await monitor.stop()
+
+    with subprocess.Popen(["sleep", "60"]) as server:
+        try:
+            (stall,) = asyncio.run(watched(server.pid))
+        finally:
+            server.kill()
+    assert stall.ms >= 300

@@ -108,6 +108,17 @@ def test_a_goodbye_that_nobody_answers_is_no_wait(boundary: str) -> None:
     assert contended(History(asked))
 
 
+@pytest.mark.parametrize(
+    "boundary", ["redis.ping.3.request", "redis.client-setinfo.1.request", "redis.select.1.request",
+                 "postgres.startup.1.request", "postgres.password.1.request"],
+)  # fmt: skip
+def test_getting_a_connection_is_not_yet_contending(boundary: str) -> None:
+    """A second worker that only pings has not so much as looked at the lock."""
+    asked = Event(1100, "tap", "B", "request", {"boundary": boundary})
+    answered = Event(1101, "tap", "B", "reply", {"boundary": boundary.replace("request", "reply")})
+    assert not contended(History([*as_events(BARE), asked, answered]))
+
+
 def test_only_what_the_tap_saw_is_a_message_of_b() -> None:
     said = Event(1100, "worker", "B", "said", {"event": "request", "boundary": "redis.get.1.request"})
     assert not contended(History([*as_events(BARE), said]))
