@@ -59,8 +59,9 @@ class LosesCounter(_Base):
                 if worker is None or not await earlier.ended(worker, A_ENDS_WITHIN_LEASES * bench.lease_s):
                     raise HarnessError(f"the earlier invoice {invoice} did not come to an end")
                 if worker.process.returncode != 0:
+                    status, words = worker.process.returncode, worker.log.strip().splitlines()[-3:]
                     raise HarnessError(
-                        f"the worker of the earlier invoice {invoice} failed with status {worker.process.returncode}"
+                        f"the worker of the earlier invoice {invoice} failed with status {status}: {' / '.join(words)}"
                     )
         finally:
             await earlier.close()
