@@ -24,8 +24,12 @@ _KEPT_MS = 20.0
 _CALM_MS = 6.0
 _BUSY_MS = 15.0
 _APART_S = 0.004
-_RUNNABLE_PER_CPU = 2.5
-"""More threads than this wanting each CPU, and a worker waits longer for one than its work takes."""
+_FULL_PER_CPU = 2.5
+"""More threads than this wanting each CPU keep it no busier: then experiments are let in slowly."""
+_SLOWLY_S = 0.08
+_CROWDED_PER_CPU = 4
+"""More than this, and a worker waits longer for a CPU than its work takes: then none are. Others' threads count too, so
+beside a few busy loops the first is always so, and this need not be."""
 _LEAST_IN_FLIGHT = 2
 
 
@@ -106,6 +110,7 @@ class Gate:
         self._queue: list[tuple[int, int, asyncio.Future[None]]] = []
         self._came = 0
         self._adapted_ns = now_ns()
+        self._admitted_ns = 0
         self._pump: asyncio.Task[None] | None = None
         self._pinned: int | None = None
 
@@ -137,6 +142,7 @@ class Gate:
                 _, _, turn = heapq.heappop(self._queue)
                 if not turn.done():
                     self.in_flight += 1
+                    self._admitted_ns = now_ns()
                     turn.set_result(None)
             await asyncio.sleep(_APART_S)
 
@@ -145,7 +151,9 @@ class Gate:
             return self.in_flight < self._pinned
         if self.in_flight < _LEAST_IN_FLIGHT:
             return True
-        crowded = self._monitor.runnable > _RUNNABLE_PER_CPU * (os.cpu_count() or 1)
+        wanting = self._monitor.runnable / (os.cpu_count() or 1)
+        just_now = now_ns() - self._admitted_ns < _SLOWLY_S * 1e9
+        crowded = wanting > _CROWDED_PER_CPU or (wanting > _FULL_PER_CPU and just_now)
         return self.in_flight < int(self.limit) and self._monitor.lateness_ms <= _BUSY_MS and not crowded
 
     def _adapt(self) -> None:
