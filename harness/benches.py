@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from harness.baseline import Observer
 from harness.bench import Bench
 from harness.crew import Crew
-from harness.experiment import Experiment, Outcome, failed
+from harness.experiment import Experiment, Outcome, Prepare, failed
 from harness.faults import FAULTS
 from harness.launcher import Keeper
 from harness.locks import KeyspaceWatch
@@ -49,6 +49,12 @@ class Benches:
         """Of this run: a processor that outlives it keeps its ledger, so no customer may come again."""
         self._free = deque(stack.databases)
 
+    def setup_of(self, subject: str) -> Prepare | None:
+        """What is to be done before each run of a subject: --harness-setup, which is not for the control."""
+        if self._setup is None or self._crews[subject].subject.kind == "variant":
+            return None
+        return functools.partial(self._setup, self._keeper)
+
     async def run(self, spec: Spec, profile: Profile, observers: list[Observer] | None = None) -> Outcome:
         """One run on a bench of its own. A server that cannot be had, or not given back, is an inconclusive verdict."""
         outcome = None
@@ -58,9 +64,7 @@ class Benches:
                 if observers is not None:
                     observer = Observer(bench)
                     observers.append(observer)
-                prepare = None if self._crews[spec.subject].subject.kind == "variant" else self._setup
-                setup = None if prepare is None else functools.partial(prepare, self._keeper)  # not for the control
-                outcome = await Experiment(bench, setup, observer).run()
+                outcome = await Experiment(bench, self.setup_of(spec.subject), observer).run()
         except (StackError, RedisError, OSError) as error:
             if outcome is None or outcome.verdict.kind != DOUBLE_CHARGE:
                 why = self._stack.died() or f"{type(error).__name__}: {error}"

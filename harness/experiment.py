@@ -23,7 +23,7 @@ from harness.stack.processor import Account
 from harness.verdict import STALL_FRACTION, Verdict, judge
 from harness.worker import process_starved_ms, starved_ms
 
-Setup = Callable[[dict[str, str]], Awaitable[None]]
+Prepare = Callable[[dict[str, str]], Awaitable[None]]
 """--harness-setup: called with the contract's environment. Raises HarnessError."""
 
 
@@ -52,7 +52,7 @@ class Outcome:
 class Experiment:
     """One run on one bench."""
 
-    def __init__(self, bench: Bench, setup: Setup | None = None, observer: Observer | None = None) -> None:
+    def __init__(self, bench: Bench, setup: Prepare | None = None, observer: Observer | None = None) -> None:
         self.bench = bench
         self._setup = setup
         self._observer = observer

@@ -99,7 +99,7 @@ class Learning:
         async def once(runs: list[list[str]], hold: bool) -> None:
             spec = self.spec(subject)
             async with self._attempts.turn(spec), self._benches.bench(spec, profile) as bench:
-                runs.append(await sweep.rehearse(bench, held=hold))
+                runs.append(await sweep.rehearse(bench, self._benches.setup_of(subject), held=hold))
 
         await asyncio.gather(once(clean, False), once(held, True), once(held, True))
         for runs, hold in ((clean, False), (held, True)):

@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.bench import Bench
+from harness.experiment import Prepare
 from harness.faults import HELD_LEASES
 from harness.jobqueue import A_ENDS_WITHIN_LEASES
+from harness.jobs import direct_job
 from harness.network.tap import Fate, Message
 from harness.profile import Profile
 from harness.scenario import Hole
@@ -27,8 +29,11 @@ BoundaryHoles = Mapping[tuple[str, str], Hole | str]
 """(fault, boundary) -> the hole, for one subject."""
 
 
-async def rehearse(bench: Bench, *, held: bool) -> list[str]:
-    """Runs A alone, with nothing wrong (held: its charge request takes 1.2 leases), and returns its boundaries."""
+async def rehearse(bench: Bench, setup: Prepare | None, *, held: bool) -> list[str]:
+    """Runs A alone, with nothing wrong (held: its charge request takes 1.2 leases), and returns its boundaries.
+
+    setup: what is to be done before, as before every experiment; HarnessError when it fails.
+    """
     seen: list[str] = []
 
     def note(worker: str, message: Message) -> None:
@@ -44,6 +49,8 @@ async def rehearse(bench: Bench, *, held: bool) -> list[str]:
         bench.at_boundary[f"{bench.profile.points['charge']}.request"] = hold
     try:
         await bench.prepare()
+        if setup is not None:
+            await setup(direct_job(bench).to_env())
         worker = await bench.deliver("A")
         if worker is not None:
             await bench.ended(worker, A_ENDS_WITHIN_LEASES * bench.lease_s)

@@ -24,9 +24,10 @@ class AtBoundary(Fault):
 
     @classmethod
     def inapplicable(cls, profile: Profile, place: str) -> str | None:
-        if boundary_of(profile, place) is None:
+        boundary = boundary_of(profile, place)
+        if boundary is None:
             return f"the baseline found no message of this subject that is its {place}"
-        if cls.needs_a and place.startswith(_GOODBYE):
+        if cls.needs_a and boundary.startswith(_GOODBYE):
             return (
                 "A does not wait for an answer to its goodbye to PostgreSQL: it may have ended before it can be stopped"
             )

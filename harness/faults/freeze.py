@@ -78,6 +78,9 @@ class Freeze(AtBoundary):
         if self.never_struck():
             return
         bench = self.bench
+        if not self._pids:
+            bench.not_landed("A had ended before it could be stopped")
+            return
         said = contradiction(
             bench.history, self.boundary, stopped_ms=self._stopped.t_ms, held_until_ms=self._lifted.t_ms
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis.asyncio
 
 from core.conftest import Loop
 from harness.crew import SubjectError, crews_for
@@ -38,6 +39,11 @@ def scripted(job):
 
 def hangs(job):
     time.sleep(600)
+
+def prepared(job):
+    """Charges what somebody has put there before it was delivered."""
+    if naive_ttl.connect(job).get("row:" + job.invoice):
+        sound(job)
 
 def silent(job):
     """Does its job at an address of its own."""
@@ -269,3 +275,22 @@ def test_a_subject_that_cannot_be_imported_or_called_is_an_error_that_tells_why(
         loop(make())
     assert words in str(raised.value)
     assert target in str(raised.value)
+
+
+def test_the_setup_runs_before_each_rehearsal_too(loop: Loop, place: Path) -> None:
+    """Else a subject that needs its invoice's row does something else, and is swept at messages that it never sends."""
+
+    async def setup(_: Keeper, env: dict[str, str]) -> None:
+        async with redis.asyncio.Redis.from_url(env["REDIS_URL"]) as client:
+            await client.set("row:" + env["INVOICE_ID"], "there")
+
+    subject = Subject("prepared", "callable", "subjects:prepared")
+    made = Engine(Config([subject], ttl_ms=TTL_MS, cwd=str(place), setup=setup))
+    loop(made.start())
+    try:
+        assert complaint(loop, made, "prepared") is None
+        loop(made.rehearse("prepared"))
+        assert "processor.post-v1-charges.1.request" in made.profiles["prepared"].boundaries
+        assert made.profiles["prepared"].unstable == ()
+    finally:
+        loop(made.stop())

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from harness.faults.crash import Crash
+from harness.faults.freeze import Freeze
 from harness.network.tap import Message
 from harness.points import points
+from harness.profile import Profile
 
 LOCK = "lock:cus-1"
 RELEASE = b"if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end"
@@ -116,3 +119,14 @@ def test_a_lock_that_is_let_go_before_the_charge_has_its_release_there() -> None
 
 def test_a_worker_that_never_charges_has_no_points() -> None:
     assert points(sent(ACQUIRE, redis("get", "paid:1"), LET_GO), LOCK) == {}
+
+
+@pytest.mark.parametrize("fault", [Freeze, Crash])
+@pytest.mark.parametrize("place", ["release-request", "postgres.terminate.1.request"])
+def test_who_says_goodbye_to_postgres_may_have_ended_before_it_can_be_stopped(
+    fault: type[Freeze] | type[Crash], place: str
+) -> None:
+    """Where a subject has no lock its release may be the end of its session: by either name it is the same message."""
+    profile = Profile("x", points={"charge": "processor.post-v1-charges.1", "release": "postgres.terminate.1"})
+    assert "goodbye" in (fault.inapplicable(profile, place) or "")
+    assert fault.inapplicable(profile, "charge-request") is None
