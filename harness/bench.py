@@ -77,6 +77,8 @@ class Bench:
     def __post_init__(self) -> None:
         self.account = LockAccount(self.history)
         self.struck_ns = 0
+        self.b_spoke_ns = 0
+        """When B's last message, or the answer to it, reached its tap."""
         self.asked_to_charge = False
         """Whether any worker's request to charge has reached its tap."""
         self.lock: RedisLock | QuorumLock | None = None
@@ -157,6 +159,7 @@ class Bench:
         def note(message: Message) -> None:
             if worker == "B":
                 self.b_asked.set()
+                self.b_spoke_ns = message.at_ns
             detail = self.senders.told(worker, message, None if self.lock is None else self.lock.key)
             if "token" in detail:
                 self.asked_to_charge = True

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from harness.bench import Bench
 from harness.history import now_ns
 from harness.verdict import NO_FAULT
+from harness.witnesses import CLOCK_TOLERANCE_MS
 from harness.worker import Worker
 
 ENDLESS_LEASES = 3
@@ -28,6 +29,8 @@ _REDELIVERY_LEASES = 0.5
 _UNLOCKED_REDELIVERY_LEASES = 1.2
 """Three deliveries, and one when UNLOCKED_LEASES have passed: before that nothing runs out that B could wait for."""
 _TICK_S = 0.05
+_CLEARLY_NS = int(2e6 * CLOCK_TOLERANCE_MS)
+"""By how much B's last message must have come later, so that the witnesses' clocks leave no doubt of it."""
 
 
 async def first_of(*waits: Awaitable[object], timeout_s: float) -> bool:
@@ -119,8 +122,8 @@ class JobQueue:
                 return
             await bench.ended(worker, (MOST_LEASES + A_ENDS_WITHIN_LEASES) * bench.lease_s)
             ran_out = self._ran_out_ns()
-            if ran_out is not None and (worker.process.ended_ns or 0) >= ran_out:
-                return
+            if ran_out is not None and (began_ns >= ran_out or bench.b_spoke_ns >= ran_out + _CLEARLY_NS):
+                return  # it began after that, or was still at it; to end a bit later is not to contend
             interval = _UNLOCKED_REDELIVERY_LEASES if bench.profile.unlocked else _REDELIVERY_LEASES
             due_ns = began_ns + int(interval * bench.lease_s * 1e9)
             pause_s = (min(due_ns, ran_out or due_ns) - now_ns()) / 1e9
