@@ -5,6 +5,7 @@ A message of B's counts that is under way after LOCK_TTL_MS had passed since A t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from harness.history import Event, History
@@ -13,15 +14,12 @@ from harness.witnesses import CLOCK_TOLERANCE_MS, GONE, is_charge_request, numbe
 _NEVER = float("inf")
 _SILENT = ("postgres.terminate.", "postgres.cancel.")
 """Messages that no server answers: whoever has sent one waits for nothing."""
-_COURTESIES = tuple(
-    f"{link}.{label}"
-    for link, labels in (
-        ("redis", "ping. hello. auth. select. echo. quit. reset. client- command. command- info."),
-        ("postgres", "ssl-request. gss-request. startup. password."),
-    )
-    for label in labels.split()
+_COURTESY = re.compile(
+    r"redis(-\d+)?\.(ping|hello|auth|select|echo|quit|reset|info|client(-[\w-]+)?|command(-[\w-]+)?)\."
+    r"|postgres\.(ssl-request|gss-request|startup|password)\."
 )
-"""How messages begin with which a client gets, keeps or ends its connection: no job has decided anything by them."""
+"""How messages begin with which a client gets, keeps or ends its connection, on whichever node of several: no job has
+decided anything by them."""
 _POLLED = "advisory lock"
 """How the name of a lock begins whose account is read from pg_locks now and then: it may miss a short lock."""
 
@@ -86,7 +84,7 @@ def _waits_of_b(events: History) -> Iterator[tuple[float, float]]:
     asked = [
         event
         for event in events.select("request", who="B", witness="tap")
-        if not str(event.detail.get("boundary")).startswith(_COURTESIES)
+        if not _COURTESY.match(str(event.detail.get("boundary")))
     ]
     answered = {str(e.detail.get("boundary")): e.t_ms for e in events.select("reply", who="B", witness="tap")}
     steps = sorted(event.t_ms for event in [*asked, *events.select("ended", who="B")])
