@@ -109,9 +109,17 @@ def test_a_goodbye_that_nobody_answers_is_no_wait(boundary: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "boundary", ["redis.ping.3.request", "redis-2.ping.1.request", "redis.client-setinfo.1.request",
-                 "redis.client-no-evict.1.request", "redis.select.1.request", "postgres.startup.1.request", "postgres.password.1.request"],
-)  # fmt: skip
+    "boundary",
+    [
+        "redis.ping.3.request",
+        "redis-2.ping.1.request",
+        "redis.client-setinfo.1.request",
+        "redis.client-no-evict.1.request",
+        "redis.select.1.request",
+        "postgres.startup.1.request",
+        "postgres.password.1.request",
+    ],
+)
 def test_getting_a_connection_is_not_yet_contending(boundary: str) -> None:
     """A second worker that only pings has not so much as looked at the lock."""
     asked = Event(1100, "tap", "B", "request", {"boundary": boundary})
