@@ -23,8 +23,8 @@ from tests.sound.expected import Sound
 SIDE_BY_SIDE = max(2, min(6, 2 * (os.cpu_count() or 1)))
 TIMEOUT_S = 300.0
 SMALL_SELECTION = (
-    "(slow_charge and after-commit) or (freeze and charge-reply) or (third_worker and charge-request) or "
-    "(redis_node and charge-request)"
+    "(slow_charge and (after-commit or request-wire-of-a)) or (freeze and charge-reply) or "
+    "(third_worker and charge-request) or (redis_node and charge-request)"
 )
 
 Runs = dict[str, Future[Run]]

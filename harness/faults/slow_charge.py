@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.bench import Bench
 from harness.faults import Fault, register
 from harness.history import Event
-from harness.network.tap import Message
+from harness.network.tap import Fate, Message
 from harness.network.toxics import Proxy
 
 DELAY_LEASES = 2.5
@@ -19,6 +19,7 @@ REPLY_WIRE = "reply-wire"
 SLOWER_NIGHT = "slower-night"
 PLACES = (REQUEST_WIRE, REQUEST_WIRE_OF_A, BEFORE_COMMIT, AFTER_COMMIT, REPLY_WIRE, SLOWER_NIGHT)
 
+_CHARGE = "processor.post-v1-charges.1."
 _SLACK_MS = 10.0
 """Timers may fire a little early by another process's clock reading."""
 
@@ -44,9 +45,11 @@ class SlowCharge(Fault):
         self._answered = False
         bench.on_message.append(self._watch)
         if place in (REQUEST_WIRE, REQUEST_WIRE_OF_A, REPLY_WIRE):
-            stream = "downstream" if place == REPLY_WIRE else "upstream"
-            for worker in ("A",) if place == REQUEST_WIRE_OF_A else ("A", "B"):
-                await self._slow_link(worker, stream)
+            self._toxic = ("latency", "downstream" if place == REPLY_WIRE else "upstream")
+            bench.at_boundary[_CHARGE + "request"] = self._slow_down
+            await self._proxied("A", slow=False)
+            if place != REQUEST_WIRE_OF_A:
+                await self._proxied("B", slow=True)
         elif place == AFTER_COMMIT:
             await bench.stack.processor.set_rule(bench.customer, after_commit_ms=self._delay_ms)
         elif place in (BEFORE_COMMIT, SLOWER_NIGHT):
@@ -54,15 +57,25 @@ class SlowCharge(Fault):
         else:
             raise ValueError(f"slow-charge has no place {place!r}: one of {', '.join(PLACES)}")
 
-    async def _slow_link(self, worker: str, stream: str) -> None:
+    async def _proxied(self, worker: str, *, slow: bool) -> None:
+        """A worker's way to the processor goes through Toxiproxy; slow: from its first connection on."""
         bench = self.bench
-        toxic = ("latency", stream, {"latency": self._delay_ms, "jitter": 0})
-        proxy = await bench.stack.toxiproxy.proxy(bench.stack.processor.payment[worker], [toxic])
+        toxics = [(*self._toxic, {"latency": self._delay_ms, "jitter": 0})] if slow else []
+        proxy = await bench.stack.toxiproxy.proxy(bench.stack.processor.payment[worker], toxics)
         self._proxies.append(proxy)
         bench.upstreams[worker, "processor"] = proxy.address
 
+    async def _slow_down(self, _: Message) -> Fate:
+        """A's request to charge waits at its tap until its way is slow.
+
+        Not before: a worker that asks the processor first what is paid would find its lease over with the answer, and
+        B's charge in it, and would never ask to charge.
+        """
+        await self._proxies[0].add_toxic(*self._toxic, latency=self._delay_ms, jitter=0)
+        return Fate.DELIVER
+
     def _watch(self, worker: str, message: Message) -> None:
-        if worker != "A" or not message.boundary.startswith("processor.post-v1-charges.1."):
+        if worker != "A" or not message.boundary.startswith(_CHARGE):
             return
         if message.side == "request":
             self.bench.strike(delay_ms=self._delay_ms)
@@ -95,9 +108,8 @@ class SlowCharge(Fault):
         if not bench.struck.is_set():
             bench.not_landed("A never asked the processor to charge (no POST /v1/charges)")
             return
-        charge = "processor.post-v1-charges.1."
-        left = _first(bench, "request", "tap", charge + "request")
-        reply = _first(bench, "reply", "tap", charge + "reply")
+        left = _first(bench, "request", "tap", _CHARGE + "request")
+        reply = _first(bench, "reply", "tap", _CHARGE + "reply")
         arrived = _first(bench, "charge-arrived", "processor")
         committed = _first(bench, "charge-committed", "processor")
         answered = _first(bench, "charge-answered", "processor")
