@@ -27,17 +27,19 @@ _POLLED = "advisory lock"
 def contended(events: History) -> bool:
     """Whether a message of B's, or its wait for the answer, falls into the window, by more than the clocks' error.
 
-    So does B's being granted the lock while the fault stands: then A has it no more.
+    So does B's being granted the lock while the fault stands: then A has it no more, or not yet.
     """
     window = contention_window(events)
     if window is None:
         return False
     opens, closes = window
     earliest, latest = opens + CLOCK_TOLERANCE_MS, closes - CLOCK_TOLERANCE_MS
-    struck_ms = events.select("fault-struck")[0].t_ms
-    since = max(struck_ms + CLOCK_TOLERANCE_MS, opens if _granted_to_a(events, closes) is not None else struck_ms)
-    if any(since <= event.t_ms < latest for event in events.select("lock-granted", who="B")):
-        return True
+    since = events.select("fault-struck")[0].t_ms + CLOCK_TOLERANCE_MS
+    to_a = _granted_to_a(events, closes)
+    not_yet = latest if to_a is None else to_a - CLOCK_TOLERANCE_MS
+    for event in events.select("lock-granted", who="B"):
+        if since <= event.t_ms < latest and (event.t_ms < not_yet or event.t_ms >= opens):
+            return True
     return any(sent < latest and over > earliest for sent, over in _waits_of_b(events))
 
 

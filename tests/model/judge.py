@@ -157,7 +157,7 @@ def contended(history: History) -> bool:
 
     A's lock keeps B out until LOCK_TTL_MS has passed since A took it, or until the server says that it is gone. If A
     never had it by that account, a whole LOCK_TTL_MS after the strike is waited for, unless the account misses things.
-    That B was granted the lock itself, with the fault standing, says it all.
+    That B was granted the lock itself, with the fault standing and A without it (no more, or not yet), says it all.
     """
     struck, let_go = history.struck_ms, history.let_go_ms
     if struck is None or let_go is None:
@@ -166,13 +166,16 @@ def contended(history: History) -> bool:
     held = [lease for lease in of_a if lease.granted_ms < let_go]
     slack = history.clock_error_ms
     alone = since = struck + slack
+    before_a = NEVER
     if held:
+        before_a = held[0].granted_ms - slack
         free = min(held[0].granted_ms + history.ttl_ms, _kept_b_out_until(history, held[0], let_go))
         alone, since = max(alone, free), max(since, free + slack)
     elif not history.misses_short_locks:
         since += history.ttl_ms
-    if any(lease.who == "B" and alone <= lease.granted_ms < let_go - slack for lease in history.leases):
-        return True
+    for of_b in (lease.granted_ms for lease in history.leases if lease.who == "B"):
+        if struck + slack <= of_b < let_go - slack and (of_b >= alone or of_b < before_a):
+            return True
     return any(sent < let_go - slack and over > since for sent, over in history.contacts)
 
 

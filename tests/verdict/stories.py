@@ -28,12 +28,18 @@ def stories(draw: st.DrawFn) -> Story:
     struck = at(30, 90)
     let_go = struck + draw(st.sampled_from([20, 400, 900, 1000, 1100, 2500])) + at(0, 60)
     a_held = _lease_of_a(draw, struck, let_go)
+    late = a_held is not None and draw(st.integers(0, 4)) == 0
+    """A takes its lock only when B, that came after the strike, has let go of it."""
     # B
     b_began = at(10, struck)
     b_ended = at(b_began + 30, let_go - 1 if draw(st.booleans()) else let_go + 500)
     free = 0 if a_held is None else a_held.over or let_go + 700
     leases = [] if a_held is None else [a_held]
-    if draw(st.booleans()) and max(free, b_began) < b_ended:
+    if late:
+        b_began, b_ended = struck + 1, struck + 60
+        took, left = sorted((at(b_began, b_ended), at(b_began, b_ended)))
+        leases = [Held("B", took, left, "lock-released"), Held("A", at(left, left + 12))]
+    elif draw(st.booleans()) and max(free, b_began) < b_ended:
         granted = at(max(free, b_began), b_ended)
         leases.append(Held("B", granted, at(granted, b_ended), "lock-released"))
     sent = [_message(draw, b_began, b_ended) for _ in range(draw(st.integers(0, 5)))]

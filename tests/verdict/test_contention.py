@@ -146,6 +146,15 @@ def test_b_contends_by_being_granted_a_lock_that_a_never_took(granted: int, expe
     assert contended(history(replace(BARE, held=held))) is expected
 
 
+@pytest.mark.parametrize(
+    ("granted", "expected"), [(54, False), (55, True), (194, True), (195, False), (1199, False), (1200, True)]
+)
+def test_b_contends_by_being_granted_a_lock_that_a_takes_later(granted: int, expected: bool) -> None:
+    """A was held up before it asked for the lock, and went on of itself (a timeout of its own) while B was through."""
+    held = tuple(sorted((Held("B", granted, granted + 5), Held("A", 200)), key=lambda lease: lease.granted))
+    assert contended(history(replace(BARE, held=held))) is expected
+
+
 def test_a_lock_let_go_early_is_not_contended_for_by_taking_it() -> None:
     held = (Held("A", 10, 30, "lock-released"), Held("B", 100, 120, "lock-released"))
     assert not contended(history(replace(BARE, held=held)))
