@@ -162,6 +162,7 @@ class RedisLock:
         self._ends = 0
         self._unprobed_ns: int | None = None
         """When a grant was seen whose lease the server has not been asked for yet."""
+        self._probing = 0
 
     def on_event(self, event: str, key: str) -> None:
         """A keyspace event of the database."""
@@ -179,6 +180,11 @@ class RedisLock:
         if self._account.current is None and self._unprobed_ns is None:
             self._unprobed_ns = at_ns
         self._spawn(self.probe(at_ns))
+
+    @property
+    def unsettled(self) -> bool:
+        """A grant was seen, and whose it is and how long it lasts is being asked."""
+        return self._unprobed_ns is not None and self._probing > 0
 
     def _grant_unprobed(self) -> None:
         """A lock that was let go before the server could be asked for its lease was held all the same."""
@@ -263,10 +269,15 @@ class RedisLock:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         async def guarded() -> None:
+            self._probing += 1
             try:
                 await work
             except (RedisError, OSError):
-                return  # the server is gone: the fault that took it away notes the loss itself
+                pass  # the server is gone: the fault that took it away notes the loss itself
+            finally:
+                self._probing -= 1
+            if self._unprobed_ns is not None:
+                self._account.wake()  # there is no more to be learned of it
 
         task = asyncio.get_running_loop().create_task(guarded())
         self._tasks.add(task)

@@ -14,11 +14,12 @@ data on the others, is that node's.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
-from harness.history import History, now_ns
+from harness.history import History
 from harness.locks import Attribution, KeyspaceWatch, Lease, LockAccount, RedisLock
 from harness.stack import Stack
 from harness.stack.redis import RedisServer
@@ -94,6 +95,7 @@ class QuorumLock:
             link: RedisLock(server, database, key, self._accounts[link], attribute)
             for link, (server, database) in places.items()
         }
+        self._judged_by = judged_by
         self._judges = [self._accounts[link] for link in judged_by]
         self._needed = len(judged_by) // 2 + 1
 
@@ -127,43 +129,93 @@ class QuorumLock:
     # --- the account of all ---
 
     def _judge(self) -> None:
-        """One node's account has changed: what that means for the lock."""
-        held, holder = self._held_by_most()
+        """One node's account has changed: what that means for the lock.
+
+        It is not called gone while a node is being asked whose a grant is that was seen on it: the answer may come
+        after the lock has been let go elsewhere, and tells of before.
+        """
+        holdings = _held_by_most([account.leases for account in self._judges], self._needed)
+        self._lost_after_all(holdings)
+        known = self._all.leases[-1] if self._all.leases else None
+        told_ns = -1 if known is None else known.granted_ns - (known.gone_ns is None)
+        """All that began until then has been told to its end."""
+        asked = any(self._nodes[link].unsettled for link in self._judged_by)
+        for holding in holdings:
+            if holding.since_ns <= told_ns:
+                continue
+            if asked and holding.gone_ns is not None:
+                return
+            if known is None or holding.since_ns > known.granted_ns:
+                self._all.granted("redis", holding.holder, holding.since_ns, self._ends_ns(holding), key=self.key)
+            if holding.gone_ns is not None:
+                self._all.gone("redis", holding.why_gone or "lock-lost", holding.gone_ns)
+        self._renew()
+
+    def _lost_after_all(self, holdings: Sequence[_Holding]) -> None:
+        """A node was seen, later, to have lost the key before the others made a majority with it."""
         current = self._all.current
-        if current is not None and current.holder != holder:
-            self._gone(current)
-            current = None
-        if holder is None:
-            return
-        expires_ns = _nth_ns([lease.expires_ns for lease in held], self._needed, latest_first=True)
+        if current is not None and current.granted_ns not in [holding.since_ns for holding in holdings]:
+            self._all.gone("redis", "lock-lost", current.granted_ns)
+
+    def _ends_ns(self, holding: _Holding) -> int | None:
+        """When too few nodes will have it, if nothing happens; None too where that is over."""
+        held = [lease for lease in self._current() if lease.holder == holding.holder]
+        if len(held) < self._needed or holding.gone_ns is not None:
+            return None
+        return _nth_latest_ns([lease.expires_ns for lease in held], self._needed)
+
+    def _renew(self) -> None:
+        current = self._all.current
         if current is None:
-            granted_ns = _nth_ns([lease.granted_ns for lease in held], self._needed, latest_first=False) or now_ns()
-            self._all.granted("redis", holder, granted_ns, expires_ns, key=self.key)
             return
+        held = [lease for lease in self._current() if lease.holder == current.holder]
+        expires_ns = _nth_latest_ns([lease.expires_ns for lease in held], self._needed)
         at_ns = max((lease.renewals_ns[-1] for lease in held if lease.renewals_ns), default=None)  # else: one more node
         moved_ns = 0 if expires_ns is None or current.expires_ns is None else expires_ns - current.expires_ns
         if at_ns is not None and expires_ns is not None and moved_ns > _RENEWAL_FRACTION * (expires_ns - at_ns):
             self._all.renewed("redis", round((expires_ns - at_ns) / 1e6, 1), at_ns)
         current.expires_ns = expires_ns
 
-    def _held_by_most(self) -> tuple[list[Lease], str | None]:
-        leases = [lease for account in self._judges if (lease := account.current) is not None]
-        for holder in dict.fromkeys(lease.holder for lease in leases):
-            held = [lease for lease in leases if lease.holder == holder]
-            if len(held) >= self._needed:
-                return held, holder
-        return [], None
-
-    def _gone(self, current: Lease) -> None:
-        """Too few nodes have it: it went with the last one that went, and as it went there."""
-        last = [lease for account in self._judges if (lease := account.last_of(current.holder)) and lease.gone_ns]
-        went = max(last, key=lambda lease: lease.gone_ns or 0)
-        self._all.gone("redis", went.why_gone or "lock-lost", max(went.gone_ns or 0, current.granted_ns))
+    def _current(self) -> list[Lease]:
+        return [lease for account in self._judges if (lease := account.current) is not None]
 
 
-def _nth_ns(times_ns: Sequence[int | None], nth: int, *, latest_first: bool) -> int | None:
-    """The n-th of some moments; None, where there is none, is later than all."""
-    ordered = sorted((_NEVER_NS if at is None else at for at in times_ns), reverse=latest_first)
+@dataclass(slots=True)
+class _Holding:
+    """From when to when somebody had the lock on a majority of the nodes."""
+
+    holder: str
+    since_ns: int
+    gone_ns: int | None = None
+    why_gone: str | None = None
+
+
+def _held_by_most(nodes: Sequence[Sequence[Lease]], needed: int) -> list[_Holding]:
+    """Who had the lock on at least so many nodes, in order of time, by all that the nodes say by now.
+
+    It went with the node that made them too few, and as it went there.
+    """
+    steps: list[tuple[int, int, str, str | None]] = []  # gone before granted: the next owner's grant is of that moment
+    for lease in (lease for leases in nodes for lease in leases):
+        if lease.gone_ns is None or lease.gone_ns > lease.granted_ns:
+            steps.append((lease.granted_ns, 1, lease.holder, None))
+            if lease.gone_ns is not None:
+                steps.append((lease.gone_ns, -1, lease.holder, lease.why_gone))
+    on: Counter[str] = Counter()
+    found: list[_Holding] = []
+    for at_ns, change, holder, why in sorted(steps, key=lambda step: step[:2]):
+        on[holder] += change
+        if change > 0 and on[holder] == needed:
+            found.append(_Holding(holder, at_ns))
+        elif change < 0 and on[holder] == needed - 1:
+            last = next(holding for holding in reversed(found) if holding.holder == holder)
+            last.gone_ns, last.why_gone = at_ns, why
+    return found
+
+
+def _nth_latest_ns(times_ns: Sequence[int | None], nth: int) -> int | None:
+    """The n-th latest of some moments; None, where there is none, is later than all."""
+    ordered = sorted((_NEVER_NS if at is None else at for at in times_ns), reverse=True)
     return None if ordered[nth - 1] == _NEVER_NS else ordered[nth - 1]
 
 

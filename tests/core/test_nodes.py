@@ -23,6 +23,18 @@ Servers = dict[str, tuple[LocalRedis, KeyspaceWatch]]
 
 
 @dataclass
+class Slow:
+    """A server whose answers to the account are late. The client's own commands are not."""
+
+    server: LocalRedis
+    answer: asyncio.Event
+
+    async def in_database(self, database: int, *commands: Any) -> Any:
+        await self.answer.wait()
+        return await self.server.in_database(database, *commands)
+
+
+@dataclass
 class Cluster:
     """A lock on three nodes, and what is said of it."""
 
@@ -47,8 +59,15 @@ class Cluster:
             while not condition():
                 await asyncio.sleep(0.001)
 
-    async def quiet(self) -> None:
-        """Every event of before has been heard: events of one server come in order."""
+    def slow(self, numbers: str) -> asyncio.Event:
+        """The account waits for some nodes' answers until the event is set."""
+        answer = asyncio.Event()
+        for link in (LINKS[int(number) - 1] for number in numbers):
+            self.lock.on(link).follow(Slow(self.servers[link][0], answer))  # type: ignore[arg-type]
+        return answer
+
+    async def quiet(self, *, settled: bool = True) -> None:
+        """Every event of before has been heard: events of one server come in order. settled: and asked about."""
         heard: set[str] = set()
         for link, (server, watch) in self.servers.items():
             listener = self.lock.on(link).on_event
@@ -61,7 +80,8 @@ class Cluster:
             watch.listen(0, hear)
             await server.in_database(0, ("SET", "bell", "1"))
         await self.until(lambda: len(heard) == len(self.servers))
-        await self.lock.settle()
+        if settled:
+            await self.lock.settle()
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +199,59 @@ def test_a_lease_is_renewed_when_a_majority_is(cluster: Callable[..., None]) -> 
         await on.quiet()
         assert on.told == [("granted", "A"), ("renewed", "A")]
         assert lease.expires_ns - ends_ns > 6_000_000_000
+
+    cluster(test)
+
+
+def test_a_node_that_answers_late_is_waited_for_before_the_lock_is_called_gone(cluster: Callable[..., None]) -> None:
+    """Else it came to be granted twice, to one that had it all the time."""
+
+    async def test(on: Cluster) -> None:
+        answer = on.slow("3")
+        await on.take("123", "A")
+        await on.until(lambda: on.account.current is not None)
+        await on.on("1", "DEL", LOCK)
+        await on.quiet(settled=False)
+        answer.set()
+        await on.quiet()
+        assert on.told == [("granted", "A")], "two of three have it"
+        before_ns = now_ns()
+        await on.on("2", "DEL", LOCK)
+        await on.until(lambda: on.account.current is None)
+        assert on.told == [("granted", "A"), ("released", "A")]
+        lease = on.account.first_of("A")
+        assert lease is not None
+        assert lease.gone_ns is not None
+        assert lease.gone_ns > before_ns
+
+    cluster(test)
+
+
+def test_a_lock_that_was_let_go_before_any_node_has_answered_was_held(cluster: Callable[..., None]) -> None:
+    async def test(on: Cluster) -> None:
+        answer = on.slow("123")
+        await on.take("123", "A")
+        await on.on("123", "DEL", LOCK)
+        await on.quiet(settled=False)
+        answer.set()
+        await on.quiet()
+        assert [what for what, _ in on.told] == ["granted", "released"]
+
+    cluster(test)
+
+
+def test_a_node_that_is_gone_before_it_has_answered_is_not_waited_for(cluster: Callable[..., None]) -> None:
+    class Gone:
+        async def in_database(self, database: int, *commands: Any) -> Any:
+            raise ConnectionRefusedError
+
+    async def test(on: Cluster) -> None:
+        on.lock.on(LINKS[0]).follow(Gone())  # type: ignore[arg-type]
+        await on.take("123", "A")
+        await on.until(lambda: on.account.current is not None)
+        await on.on("2", "DEL", LOCK)
+        await on.until(lambda: on.account.current is None)
+        assert on.told == [("granted", "A"), ("released", "A")]
 
     cluster(test)
 
