@@ -179,10 +179,14 @@ class EngineHost:
         engine = self.start()
 
         async def put() -> None:
-            engine.submit_sweep(subject, holes, self.settings.runs)
+            engine.submit_sweep(subject, holes, self._runs_of(subject))
 
         self._declared[subject] = tuple(holes)
         self.call(put())
+
+    def _runs_of(self, subject: str) -> int:
+        """How often each point of a sweep is tried: beside one's own lock the control's sweep shows itself once."""
+        return 1 if self.settings.is_control(subject) else self.settings.runs
 
     def sweep(self, subject: str) -> Sweep:
         engine = self.start()
@@ -199,7 +203,7 @@ class EngineHost:
             FAULTS,
             profile.unstable,
             tuple(points),
-            self.settings.runs,
+            self._runs_of(subject),
             self._declared.get(subject, ()),
             wrong,
         )

@@ -70,12 +70,15 @@ class Declared:
 
 
 def declared(mark: pytest.Mark, settings: Settings) -> list[Declared]:
-    """The experiments of one mark, for the subjects of this run."""
+    """The experiments of one mark, for the subjects of this run.
+
+    Beside one's own lock the control is repeated (--harness-runs) only where it has a hole to show.
+    """
     fault, wanted = mark.args[0], mark.kwargs
     found: list[Declared] = []
     only = [variant(name) for name in wanted["subjects"] or () if name in SCENARIO_ONLY]
     for subject in [*settings.subjects, *([] if settings.own is not None or settings.narrowed else only)]:
-        own = settings.own is not None and subject.name == settings.own.name
+        own = settings.is_own(subject.name)
         if not own and wanted["subjects"] is not None and subject.name not in wanted["subjects"]:
             continue
         for place in wanted["places"]:
@@ -83,6 +86,8 @@ def declared(mark: pytest.Mark, settings: Settings) -> list[Declared]:
                 spec = _spec(fault, wanted, settings, subject.name, place, run)
                 if own and (reason := settings.holes.get((fault, place))) is not None:
                     spec = spec.expecting(DOUBLE_CHARGE, reason)
+                if run > 1 and spec.hole is None and settings.is_control(subject.name):
+                    continue
                 control = _spec(fault, wanted, settings, CONTROL, place, run) if own else None
                 found.append(Declared(spec, control if control is not None and control.hole is not None else None))
     return found
@@ -130,7 +135,7 @@ def sweep_subjects(mark: pytest.Mark, settings: Settings) -> list[SweepOf]:
     """The sweeps of one mark, for the subjects of this run."""
     found = []
     for subject in settings.subjects:
-        own = settings.own is not None and subject.name == settings.own.name
+        own = settings.is_own(subject.name)
         holes = {key: reason for key, reason in settings.holes.items() if key[1].count(".") == 3}
         found.append(SweepOf(subject.name, holes if own else mark.kwargs["holes"].get(subject.name, {})))
     return found

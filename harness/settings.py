@@ -60,6 +60,14 @@ class Settings:
     flags: str = ""
     """The flags that a replay of this run needs, as typed."""
 
+    def is_own(self, subject: str) -> bool:
+        """Whether a subject is the user's, not a built-in variant."""
+        return self.own is not None and subject == self.own.name
+
+    def is_control(self, subject: str) -> bool:
+        """Whether a subject runs only beside the user's own, to show that what is done to that one does harm."""
+        return self.own is not None and subject != self.own.name
+
 
 def _number(option: Option, value: Any, least: float, most: float, why: str) -> Any:
     try:

@@ -24,7 +24,11 @@ TWO = (
 REPLAY = ("scenarios/", "--harness-replay", "naive-ttl:slow-charge@before-commit:run=2:seed=7")
 NOWHERE = ("scenarios/", "--harness-replay", "naive-ttl:freeze@redis.mget.1.reply")
 NOTHING = ("scenarios/", "--harness-worker", "true", "--harness-ttl", "300", "-k", "slow_charge and before-commit")
-WANTED = {"one": ONE, "xdist": TWO, "replay": REPLAY, "nowhere": NOWHERE, "nothing": NOTHING}
+BESIDE = (
+    "scenarios/test_freeze.py", "--collect-only", "-q", "--harness-runs", "2",
+    "--harness-subject", "tests.sound.no_lock_but_a_key:run", "-k", "record-re",
+)  # fmt: skip
+WANTED = {"one": ONE, "xdist": TWO, "replay": REPLAY, "nowhere": NOWHERE, "nothing": NOTHING, "beside": BESIDE}
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +138,18 @@ def test_a_replay_at_a_boundary_that_there_is_not_names_those_that_there_are(ran
     assert run.status == pytest.ExitCode.USAGE_ERROR, run.out
     assert "naive-ttl has no boundary redis.mget.1.reply" in run.out
     assert "processor.post-v1-charges.1.request" in run.out
+
+
+def test_the_control_is_repeated_only_where_it_has_a_hole_to_show(ran: dict[str, Ran]) -> None:
+    assert re.findall(r"\[(.*)\]", ran["beside"].out) == [
+        "naive-ttl-record-request",
+        "naive-ttl-record-request-run2",
+        "naive-ttl-record-reply",
+        "tests-sound-no-lock-but-a-key-run-record-request",
+        "tests-sound-no-lock-but-a-key-run-record-request-run2",
+        "tests-sound-no-lock-but-a-key-run-record-reply",
+        "tests-sound-no-lock-but-a-key-run-record-reply-run2",
+    ]
 
 
 def test_a_run_that_shows_nothing_of_a_subject_is_not_green(ran: dict[str, Ran]) -> None:
