@@ -179,14 +179,10 @@ class EngineHost:
         engine = self.start()
 
         async def put() -> None:
-            engine.submit_sweep(subject, holes, self._runs_of(subject))
+            engine.submit_sweep(subject, holes, self.settings.runs_of(subject))
 
         self._declared[subject] = tuple(holes)
         self.call(put())
-
-    def _runs_of(self, subject: str) -> int:
-        """How often each point of a sweep is tried: beside one's own lock the control's sweep shows itself once."""
-        return 1 if self.settings.is_control(subject) else self.settings.runs
 
     def sweep(self, subject: str) -> Sweep:
         engine = self.start()
@@ -203,7 +199,7 @@ class EngineHost:
             FAULTS,
             profile.unstable,
             tuple(points),
-            self._runs_of(subject),
+            self.settings.runs_of(subject),
             self._declared.get(subject, ()),
             wrong,
         )

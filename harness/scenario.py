@@ -72,7 +72,7 @@ class Declared:
 def declared(mark: pytest.Mark, settings: Settings) -> list[Declared]:
     """The experiments of one mark, for the subjects of this run.
 
-    Beside one's own lock the control is repeated (--harness-runs) only where it has a hole to show.
+    --harness-runs repeats those of one's own lock; the control beside it shows its holes once.
     """
     fault, wanted = mark.args[0], mark.kwargs
     found: list[Declared] = []
@@ -82,13 +82,11 @@ def declared(mark: pytest.Mark, settings: Settings) -> list[Declared]:
         if not own and wanted["subjects"] is not None and subject.name not in wanted["subjects"]:
             continue
         for place in wanted["places"]:
-            for run in range(1, settings.runs + 1):
+            for run in range(1, settings.runs_of(subject.name) + 1):
                 spec = _spec(fault, wanted, settings, subject.name, place, run)
                 if own and (reason := settings.holes.get((fault, place))) is not None:
                     spec = spec.expecting(DOUBLE_CHARGE, reason)
-                if run > 1 and spec.hole is None and settings.is_control(subject.name):
-                    continue
-                control = _spec(fault, wanted, settings, CONTROL, place, run) if own else None
+                control = _spec(fault, wanted, settings, CONTROL, place, 1) if own else None
                 found.append(Declared(spec, control if control is not None and control.hole is not None else None))
     return found
 

@@ -64,9 +64,9 @@ class Settings:
         """Whether a subject is the user's, not a built-in variant."""
         return self.own is not None and subject == self.own.name
 
-    def is_control(self, subject: str) -> bool:
-        """Whether a subject runs only beside the user's own, to show that what is done to that one does harm."""
-        return self.own is not None and subject != self.own.name
+    def runs_of(self, subject: str) -> int:
+        """How often each experiment of a subject is made: once where it is only the control of the user's own."""
+        return self.runs if self.own is None or self.is_own(subject) else 1
 
 
 def _number(option: Option, value: Any, least: float, most: float, why: str) -> Any:
