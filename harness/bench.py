@@ -73,6 +73,8 @@ class Bench:
     senders: Senders = field(default_factory=Senders)
     database_name: str | None = None
     _database_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _silent: dict[str, Worker] = field(default_factory=dict)
+    """Workers of which no message has come yet, by name."""
 
     def __post_init__(self) -> None:
         self.account = LockAccount(self.history)
@@ -157,6 +159,8 @@ class Bench:
 
     def _noting(self, worker: str) -> Callable[[Message], None]:
         def note(message: Message) -> None:
+            if worker in self._silent:
+                self._silent.pop(worker).spoke()
             if worker == "B":
                 self.b_asked.set()
                 self.b_spoke_ns = message.at_ns
@@ -207,6 +211,7 @@ class Bench:
         output.started()
         worker = Worker(name, delivery, process, output)
         self.workers.append(worker)
+        self._silent[name] = worker
         if name == "A":
             self.a_known.set()
         return worker

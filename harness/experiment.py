@@ -21,7 +21,7 @@ from harness.spec import EXACTLY_ONE, INCONCLUSIVE, NOT_APPLICABLE, Spec
 from harness.stack import StackError
 from harness.stack.processor import Account
 from harness.verdict import STALL_FRACTION, Verdict, judge
-from harness.worker import process_starved_ms, starved_ms
+from harness.worker import process_starved_ms
 
 Prepare = Callable[[dict[str, str]], Awaitable[None]]
 """--harness-setup: called with the contract's environment. Raises HarnessError."""
@@ -155,7 +155,8 @@ class Experiment:
         """What the machine did to this experiment; only what could have decided something is noted."""
         bench = self.bench
         threshold_ms = STALL_FRACTION * bench.spec.ttl_ms
-        if (worst_ms := starved_ms(bench.workers)) > threshold_ms:
+        worst_ms = max((worker.starved_ms() for worker in bench.workers), default=0.0)
+        if worst_ms > threshold_ms:
             bench.history.add("monitor", "queue", "stall", ms=round(worst_ms, 1), of="a worker")
         for redis in (bench.redis, *(node.redis for node in bench.nodes)):
             own = redis.process if redis.own else None

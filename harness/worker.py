@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from harness import kernel
 from harness.history import now_ns
@@ -20,24 +20,42 @@ class Worker:
     output: Output
     log: str = ""
     killed: bool = False
-    longest_delay_ns: int = 0
-    """How long its most delayed thread, or descendant's thread, had waited for a CPU when it was last looked at."""
+    spoke_ns: int | None = None
+    """When its first message reached its tap."""
+    _waited_before: dict[int, int] = field(default_factory=dict)
+    """How long each of its threads, or its descendants', had waited for a CPU by then, in nanoseconds."""
+    _waited: dict[int, int] = field(default_factory=dict)
+    """The same when they were last looked at."""
+
+    def spoke(self) -> None:
+        """Its first message is here. What it had waited for before, to start, can have decided nothing."""
+        self.spoke_ns = now_ns()
+        self._waited_before = kernel.run_delays_ns(self.process.tree())
 
     def look_at_threads(self) -> None:
         """Of a process that has ended the kernel tells only how long its first thread waited (see kernel)."""
-        self.longest_delay_ns = max(kernel.run_delays_ns(self.process.tree()).values(), default=self.longest_delay_ns)
+        self._waited = kernel.run_delays_ns(self.process.tree()) or self._waited
+
+    def starved_ms(self) -> float:
+        """How long its most delayed thread has waited for a CPU since the first message, in milliseconds, at least 0.
+
+        Not counted is a quarter of the time: so much everybody waits.
+        """
+        process = self.process
+        waited = self._waited | {process.pid: _waited_ns(process)}
+        longest_ns = max(delay_ns - self._waited_before.get(thread, 0) for thread, delay_ns in waited.items())
+        return _beyond_a_quarter_ms(longest_ns, process, self.spoke_ns or process.started_ns)
 
 
-def starved_ms(workers: list[Worker]) -> float:
-    """The longest wait for a CPU among ended workers, beyond a quarter of the time each lived, in milliseconds."""
-    return max((process_starved_ms(worker.process, worker.longest_delay_ns) for worker in workers), default=0.0)
+def process_starved_ms(process: Process) -> float:
+    """How long a process has waited for a CPU beyond a quarter of the time it lived, in milliseconds, at least 0."""
+    return _beyond_a_quarter_ms(_waited_ns(process), process, process.started_ns)
 
 
-def process_starved_ms(process: Process, seen_ns: int = 0) -> float:
-    """How long a process has waited for a CPU beyond a quarter of the time it lived, in milliseconds, at least 0.
+def _waited_ns(process: Process) -> int:
+    return process.run_delay_ns or kernel.run_delay_ns(process.pid) or 0
 
-    seen_ns: what another of its threads had waited, when somebody looked.
-    """
-    lived_ns = (process.ended_ns or now_ns()) - process.started_ns
-    delay_ns = max(seen_ns, process.run_delay_ns or kernel.run_delay_ns(process.pid) or 0)
-    return max(0.0, (delay_ns - lived_ns / 4) / 1e6)
+
+def _beyond_a_quarter_ms(waited_ns: int, process: Process, since_ns: int) -> float:
+    until_ns = process.ended_ns or now_ns()
+    return max(0.0, (waited_ns - (until_ns - since_ns) / 4) / 1e6)

@@ -1,0 +1,60 @@
+"""How long a worker waited for a CPU: what could have decided something, and no more."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from harness import kernel
+from harness.processes import Process
+from harness.worker import Worker
+
+PID, THREAD = 4_000_001, 4_000_002
+MS = 1_000_000
+
+
+def starved_ms(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    before: dict[int, int],
+    later: dict[int, int],
+    at_end_ms: int,
+    spoke: bool = True,
+) -> float:
+    """Of a worker that lived for a second and spoke at once: what its threads had waited, in milliseconds."""
+
+    async def live() -> float:
+        process = Process(PID)
+        worker = Worker("A", 1, process, cast(Any, None))
+        now = {"ns": process.started_ns}
+        monkeypatch.setattr("harness.worker.now_ns", lambda: now["ns"])
+        monkeypatch.setattr(process, "tree", lambda: [PID])
+        for look, told in ((worker.spoke, before), (worker.look_at_threads, later)):
+            delays = {thread: ms * MS for thread, ms in told.items()}
+            monkeypatch.setattr(kernel, "run_delays_ns", lambda _, delays=delays: delays)
+            if spoke or look == worker.look_at_threads:
+                look()
+        process.end(0, at_end_ms * MS)
+        process.ended_ns = process.started_ns + 1000 * MS
+        return worker.starved_ms()
+
+    return asyncio.run(live())
+
+
+def test_the_wait_of_a_worker_that_starts_is_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert starved_ms(monkeypatch, before={PID: 700}, later={PID: 750}, at_end_ms=900) == 0
+
+
+def test_a_quarter_of_the_time_is_waited_by_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert starved_ms(monkeypatch, before={PID: 700}, later={PID: 750}, at_end_ms=1100) == 150
+
+
+def test_a_thread_that_began_later_waits_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watchdog of a worker that was slow to start: its wait is not forgiven for the first thread's."""
+    assert starved_ms(monkeypatch, before={PID: 700}, later={PID: 710, THREAD: 600}, at_end_ms=710) == 350
+
+
+def test_a_worker_that_never_spoke_waited_from_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert starved_ms(monkeypatch, before={}, later={}, at_end_ms=700, spoke=False) == 450
