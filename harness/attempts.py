@@ -122,8 +122,9 @@ class Attempts:
         """
         if len(entry.attempts) + 1 >= MOST_ATTEMPTS or self._hopeless() is not None:
             return False
-        if outcome.spec.fault == NO_FAULT and outcome.history.select("killed"):
-            return False  # a worker that hangs with nothing wrong, for 30 leases, hangs the next time too
+        hung = any("delivery" in killed.detail for killed in outcome.history.select("killed"))
+        if hung and (entry.attempts or outcome.spec.fault == NO_FAULT):
+            return False  # a worker that hangs for 30 leases, twice or with nothing wrong, hangs the next time too
         if outcome.verdict.kind == INCONCLUSIVE or outcome.reproduced_by_chance:
             return True
         if outcome.verdict.kind != DOUBLE_CHARGE or outcome.verdict.kind == outcome.spec.expected:

@@ -40,6 +40,7 @@ export async function connect(url = new URL(process.env.REDIS_URL)) {
   socket.on("close", () => fail());
   const command = (...args) =>
     new Promise((resolve, reject) => {
+      if (!socket.writable) return reject(new Error("Redis has hung up")); // a write would be answered by nobody
       waiting.push({ resolve, reject });
       const bulks = args.map((arg) => `$${Buffer.byteLength(String(arg))}\r\n${arg}\r\n`);
       socket.write(`*${args.length}\r\n${bulks.join("")}`);

@@ -49,6 +49,7 @@ def test_what_cannot_come_out_otherwise_does_not_run_again() -> None:
     assert not again(INCONCLUSIVE, fault=NO_FAULT, hung=True), "a worker that hangs with nothing wrong hangs again"
     assert not again(INCONCLUSIVE, fault=NO_FAULT, hung=True, stalled=True)
     assert again(INCONCLUSIVE, hung=True)
+    assert not again(INCONCLUSIVE, hung=True, tries=1), "each time takes 30 leases"
 
 
 @pytest.mark.parametrize(("stalled", "landed"), [(True, True), (False, False)])
