@@ -1,10 +1,11 @@
 """make soak: every sound subject through all of scenarios/, again and again, and every broken one through its own.
 
-    python tests/soak.py [--runs 50] [--busy 4] [--only NAME ...] [--report DIR]
+    python tests/soak.py [--runs 50] [--busy 4] [--at-once 1] [--only NAME ...] [--report DIR]
 
 Sound: all of scenarios/, the sweep included, --runs times with seeded jitter, beside --busy loops that each keep a CPU
 busy. A double charge or a lost one is a false alarm; so is what stays inconclusive. Broken: the scenario that must
-catch it, --runs times; counted is how often it did. Takes hours. Status 1 when anything is wrong.
+catch it, --runs times; counted is how often it did. --at-once: so many subjects side by side, each a load for the
+others. Takes hours. Status 1 when anything is wrong.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,19 +67,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=50, help="how often each experiment is made (default: 50)")
     parser.add_argument("--busy", type=int, default=4, help="loops that keep a CPU busy meanwhile (default: 4)")
+    parser.add_argument("--at-once", type=int, default=1, help="subjects tried side by side (default: 1)")
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="these subjects only")
     parser.add_argument("--report", default="reports/soak", metavar="DIR", help="where each run's results go")
     options = parser.parse_args(arguments)
-    clean = True
-    with busy(options.busy):
-        for entry in (*SOUND, *BROKEN):
-            if options.only and entry.name not in options.only:
-                continue
-            report = Path(options.report, entry.name).resolve()
-            row = sound_row if isinstance(entry, Sound) else broken_row
-            told, well = row(entry, options.runs, report)  # type: ignore[arg-type]
-            print(f"{'ok   ' if well else 'WRONG'} {told}", flush=True)
-            clean = clean and well
+    entries = [entry for entry in (*SOUND, *BROKEN) if not options.only or entry.name in options.only]
+
+    def tried(entry: Sound | Broken) -> bool:
+        report = Path(options.report, entry.name).resolve()
+        row = sound_row if isinstance(entry, Sound) else broken_row
+        told, well = row(entry, options.runs, report)  # type: ignore[arg-type]
+        print(f"{'ok   ' if well else 'WRONG'} {told}", flush=True)
+        return well
+
+    with busy(options.busy), ThreadPoolExecutor(options.at_once) as side_by_side:
+        clean = all(list(side_by_side.map(tried, entries)))
     return 0 if clean else 1
 
 
