@@ -28,7 +28,19 @@ BESIDE = (
     "scenarios/test_freeze.py", "--collect-only", "-q", "--harness-runs", "2",
     "--harness-subject", "tests.sound.no_lock_but_a_key:run", "-k", "record-re",
 )  # fmt: skip
-WANTED = {"one": ONE, "xdist": TWO, "replay": REPLAY, "nowhere": NOWHERE, "nothing": NOTHING, "beside": BESIDE}
+UNPREPARED = (
+    "scenarios/", "--harness-subject", "tests.sound.no_lock_but_a_key:run", "--harness-setup", "false",
+    "-k", "slow_charge and before-commit",
+)  # fmt: skip
+WANTED = {
+    "one": ONE,
+    "xdist": TWO,
+    "replay": REPLAY,
+    "nowhere": NOWHERE,
+    "nothing": NOTHING,
+    "beside": BESIDE,
+    "unprepared": UNPREPARED,
+}
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +150,13 @@ def test_a_replay_at_a_boundary_that_there_is_not_names_those_that_there_are(ran
     assert run.status == pytest.ExitCode.USAGE_ERROR, run.out
     assert "naive-ttl has no boundary redis.mget.1.reply" in run.out
     assert "processor.post-v1-charges.1.request" in run.out
+
+
+def test_a_setup_that_fails_is_to_blame_not_the_subject(ran: dict[str, Ran]) -> None:
+    run = ran["unprepared"]
+    assert run.status == pytest.ExitCode.TESTS_FAILED, run.out
+    assert "Not green: " in run.out
+    assert "--harness-setup false ended with status 1" in run.out
 
 
 def test_the_control_beside_ones_own_lock_is_not_repeated(ran: dict[str, Ran]) -> None:

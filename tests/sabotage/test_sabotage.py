@@ -112,3 +112,4 @@ def test_results_that_cannot_be_written_are_an_error_not_a_green_run(tmp_path: P
     assert ran.status == pytest.ExitCode.INTERNAL_ERROR
     assert "could not be written" in ran.out
     assert f"{tmp_path}/reports" in ran.out
+    assert "Green" not in ran.out, "who reads only the verdict's line takes it for one"
