@@ -122,8 +122,7 @@ class Attempts:
         """
         if len(entry.attempts) + 1 >= MOST_ATTEMPTS or self._hopeless() is not None:
             return False
-        hung = any("delivery" in killed.detail for killed in outcome.history.select("killed"))
-        if hung and (entry.attempts or outcome.spec.fault == NO_FAULT):
+        if _hung(outcome) and (outcome.spec.fault == NO_FAULT or any(map(_hung, entry.attempts))):
             return False  # a worker that hangs for 30 leases, twice or with nothing wrong, hangs the next time too
         if outcome.verdict.kind == INCONCLUSIVE or outcome.reproduced_by_chance:
             return True
@@ -194,3 +193,8 @@ class Attempts:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         gc.unfreeze()
+
+
+def _hung(outcome: Outcome) -> bool:
+    """Whether a worker did not end and was killed by the harness, not by a fault."""
+    return any("delivery" in killed.detail for killed in outcome.history.select("killed"))

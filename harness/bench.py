@@ -28,7 +28,7 @@ from harness.spec import Spec
 from harness.stack import Stack
 from harness.stack.redis import RedisServer
 from harness.verdict import NO_FAULT
-from harness.worker import Worker
+from harness.worker import FirstMessages, Worker
 
 KILL_TIMEOUT_S = 10.0
 JITTER_LEASES = 0.3
@@ -73,8 +73,7 @@ class Bench:
     senders: Senders = field(default_factory=Senders)
     database_name: str | None = None
     _database_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _silent: dict[str, Worker] = field(default_factory=dict)
-    """Workers of which no message has come yet, by name."""
+    _first_messages: FirstMessages = field(default_factory=FirstMessages)
 
     def __post_init__(self) -> None:
         self.account = LockAccount(self.history)
@@ -159,8 +158,7 @@ class Bench:
 
     def _noting(self, worker: str) -> Callable[[Message], None]:
         def note(message: Message) -> None:
-            if worker in self._silent:
-                self._silent.pop(worker).spoke()
+            self._first_messages.heard(worker)
             if worker == "B":
                 self.b_asked.set()
                 self.b_spoke_ns = message.at_ns
@@ -202,6 +200,7 @@ class Bench:
             "queue", name, "delivered", delivery=delivery, customer=job.customer, invoice=job.invoice,
             amount=job.amount, currency=job.currency, ttl_ms=self.spec.ttl_ms, lock=self.profile.lock,
         )  # fmt: skip
+        self._first_messages.starting(name)
         try:
             process = await self.crew.start(job, output)
         except OSError as error:
@@ -211,7 +210,7 @@ class Bench:
         output.started()
         worker = Worker(name, delivery, process, output)
         self.workers.append(worker)
-        self._silent[name] = worker
+        self._first_messages.started(worker)
         if name == "A":
             self.a_known.set()
         return worker

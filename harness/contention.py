@@ -1,6 +1,7 @@
 """Whether B really contended: without that, one charge is no achievement. Pure.
 
-A message of B's counts that is under way after LOCK_TTL_MS had passed since A took its lock and before A was let go.
+A message of B's counts that is under way after LOCK_TTL_MS had passed since A took its lock and before A was let go. So
+does B's being granted the lock while the fault stands and A is without it.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ class RedisLock:
                 "redis", _GONE_EVENTS[event], self._expiry_of(at_ns) if event == "expired" else at_ns, event=event
             )
             return
-        if self._account.current is None and self._unprobed_ns is None:
+        if self._account.current is None and not self.unsettled:
             self._unprobed_ns = at_ns
         self._spawn(self.probe(at_ns))
 
@@ -269,19 +269,21 @@ class RedisLock:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         async def guarded() -> None:
-            self._probing += 1
             try:
                 await work
             except (RedisError, OSError):
-                pass  # the server is gone: the fault that took it away notes the loss itself
-            finally:
-                self._probing -= 1
-            if self._unprobed_ns is not None:
+                return  # the server is gone: the fault that took it away notes the loss itself
+
+        def over(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            self._probing -= 1
+            if self._unprobed_ns is not None and not self._probing:
                 self._account.wake()  # there is no more to be learned of it
 
+        self._probing += 1  # not in the task: what is heard before it begins has to know
         task = asyncio.get_running_loop().create_task(guarded())
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(over)
 
     async def settle(self) -> None:
         """Waits for probes under way."""

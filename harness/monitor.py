@@ -1,8 +1,8 @@
 """The watch on the machine: load must not decide a verdict, so it is measured, kept low, and told.
 
 Three measures: how late the harness's own timers fire, how many threads want a CPU (/proc/loadavg), and how long the
-servers waited for one (/proc/PID/schedstat), or stood stopped. Workers' own waits are read when they end
-(harness/worker.py).
+servers waited for one (/proc/PID/schedstat), or stood stopped. Workers' own waits are read from their first message to
+their end (harness/worker.py).
 """
 
 from __future__ import annotations

@@ -131,31 +131,35 @@ class QuorumLock:
     def _judge(self) -> None:
         """One node's account has changed: what that means for the lock.
 
-        It is not called gone while a node is being asked whose a grant is that was seen on it: the answer may come
-        after the lock has been let go elsewhere, and tells of before.
+        Nodes answer in any order, so when a holding began may turn out to be earlier than was told. It is not called
+        gone while a node is being asked whose a grant is that was seen on it: the answer may come after the lock has
+        been let go elsewhere, and tells of before.
         """
         holdings = _held_by_most([account.leases for account in self._judges], self._needed)
-        self._lost_after_all(holdings)
-        known = self._all.leases[-1] if self._all.leases else None
-        told_ns = -1 if known is None else known.granted_ns - (known.gone_ns is None)
-        """All that began until then has been told to its end."""
         asked = any(self._nodes[link].unsettled for link in self._judged_by)
+        current = self._all.current
+        if current is not None:
+            now = next((h for h in holdings if h.holder == current.holder and h.lasts(current.granted_ns)), None)
+            if now is not None and now.gone_ns is None:
+                self._renew()
+                return
+            if asked:
+                return
+            if now is None:  # a node was seen, later, to have lost the key before the others made a majority with it
+                self._all.gone("redis", "lock-lost", current.granted_ns)
+            else:
+                self._all.gone("redis", now.why_gone or "lock-lost", now.gone_ns or current.granted_ns)
         for holding in holdings:
-            if holding.since_ns <= told_ns:
+            told_ns = self._all.leases[-1].gone_ns or 0 if self._all.leases else 0
+            if not holding.lasts(told_ns):
                 continue
             if asked and holding.gone_ns is not None:
                 return
-            if known is None or holding.since_ns > known.granted_ns:
-                self._all.granted("redis", holding.holder, holding.since_ns, self._ends_ns(holding), key=self.key)
+            since_ns = max(holding.since_ns, told_ns)
+            self._all.granted("redis", holding.holder, since_ns, self._ends_ns(holding), key=self.key)
             if holding.gone_ns is not None:
                 self._all.gone("redis", holding.why_gone or "lock-lost", holding.gone_ns)
         self._renew()
-
-    def _lost_after_all(self, holdings: Sequence[_Holding]) -> None:
-        """A node was seen, later, to have lost the key before the others made a majority with it."""
-        current = self._all.current
-        if current is not None and current.granted_ns not in [holding.since_ns for holding in holdings]:
-            self._all.gone("redis", "lock-lost", current.granted_ns)
 
     def _ends_ns(self, holding: _Holding) -> int | None:
         """When too few nodes will have it, if nothing happens; None too where that is over."""
@@ -188,6 +192,10 @@ class _Holding:
     since_ns: int
     gone_ns: int | None = None
     why_gone: str | None = None
+
+    def lasts(self, at_ns: int) -> bool:
+        """Whether it was not over yet at a moment."""
+        return self.gone_ns is None or self.gone_ns > at_ns
 
 
 def _held_by_most(nodes: Sequence[Sequence[Lease]], needed: int) -> list[_Holding]:

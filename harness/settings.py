@@ -65,8 +65,11 @@ class Settings:
         return self.own is not None and subject == self.own.name
 
     def runs_of(self, subject: str) -> int:
-        """How often each experiment of a subject is made: once where it is only the control of the user's own."""
-        return self.runs if self.own is None or self.is_own(subject) else 1
+        """How often each experiment of a subject is made: once where it is the control beside the user's own lock.
+
+        A variant that was asked for by name is no mere control.
+        """
+        return self.runs if self.own is None or self.is_own(subject) or self.narrowed else 1
 
 
 def _number(option: Option, value: Any, least: float, most: float, why: str) -> Any:

@@ -47,6 +47,30 @@ class Worker:
         return _beyond_a_quarter_ms(longest_ns, process, self.spoke_ns or process.started_ns)
 
 
+class FirstMessages:
+    """Tells each worker when its first message is here, which may be before anybody knows the worker."""
+
+    def __init__(self) -> None:
+        self._silent: dict[str, Worker] = {}
+        self._early: set[str] = set()
+
+    def starting(self, name: str) -> None:
+        self._early.discard(name)
+
+    def started(self, worker: Worker) -> None:
+        if worker.name in self._early:
+            worker.spoke()
+        else:
+            self._silent[worker.name] = worker
+
+    def heard(self, name: str) -> None:
+        """A message of somebody's of this name."""
+        if (worker := self._silent.pop(name, None)) is not None:
+            worker.spoke()
+        else:
+            self._early.add(name)
+
+
 def process_starved_ms(process: Process) -> float:
     """How long a process has waited for a CPU beyond a quarter of the time it lived, in milliseconds, at least 0."""
     return _beyond_a_quarter_ms(_waited_ns(process), process, process.started_ns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,7 +22,8 @@ CREWS = {
 
 def again(
     kind: str, *, subject: str = "naive-ttl", landed: bool = True, stalled: bool = False, expected: str = EXACTLY_ONE,
-    fault: str = "freeze", tries: int = 0, hung: bool = False, dead: str | None = None,
+    fault: str = "freeze", tries: int = 0, hung: bool = False, hung_before: bool = False,
+    dead: str | None = None,
 ) -> bool:  # fmt: skip
     spec = Spec("freeze", subject, fault, "charge-reply", 1000)
     if expected != EXACTLY_ONE:
@@ -29,10 +31,11 @@ def again(
     history = History()
     if stalled:
         history.add("monitor", "queue", "stall", ms=400.0, of="a worker")
-    if hung:
-        history.add("kernel", "A", "killed", processes=1, delivery=1)
+    before = History()
+    for killed in [history] * hung + [before] * hung_before:
+        killed.add("kernel", "A", "killed", processes=1, delivery=1)
     outcome = Outcome(spec, Verdict(kind, "why", 2, landed, True), history, [], 1.0)
-    entry = Entry(spec, cast(Any, None), [outcome] * tries)
+    entry = Entry(spec, cast(Any, None), [replace(outcome, history=before)] * tries)
     nobody = cast(Any, None)
     attempts = Attempts(nobody, nobody, nobody, cast(Any, CREWS), lambda spec: 0, lambda: dead, print)
     return attempts.worth_repeating(entry, outcome)
@@ -49,7 +52,8 @@ def test_what_cannot_come_out_otherwise_does_not_run_again() -> None:
     assert not again(INCONCLUSIVE, fault=NO_FAULT, hung=True), "a worker that hangs with nothing wrong hangs again"
     assert not again(INCONCLUSIVE, fault=NO_FAULT, hung=True, stalled=True)
     assert again(INCONCLUSIVE, hung=True)
-    assert not again(INCONCLUSIVE, hung=True, tries=1), "each time takes 30 leases"
+    assert again(INCONCLUSIVE, hung=True, tries=1), "it hangs for the first time"
+    assert not again(INCONCLUSIVE, hung=True, hung_before=True, tries=1), "each time takes 30 leases"
 
 
 @pytest.mark.parametrize(("stalled", "landed"), [(True, True), (False, False)])

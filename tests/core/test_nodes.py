@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -223,6 +224,48 @@ def test_a_node_that_answers_late_is_waited_for_before_the_lock_is_called_gone(c
         assert lease is not None
         assert lease.gone_ns is not None
         assert lease.gone_ns > before_ns
+
+    cluster(test)
+
+
+@pytest.mark.parametrize("order", ["".join(order) for order in permutations("123")])
+def test_the_nodes_may_answer_in_any_order(order: str, cluster: Callable[..., None]) -> None:
+    """The second answer makes the majority, and the third may tell that it was one sooner."""
+
+    async def test(on: Cluster) -> None:
+        answers = {number: on.slow(number) for number in "123"}
+        await on.take("123", "A")
+        await on.quiet(settled=False)
+        for number in order:
+            answers[number].set()
+            await on.lock.on(LINKS[int(number) - 1]).settle()
+        assert on.told == [("granted", "A")]
+        await on.on("1", "DEL", LOCK)
+        await on.quiet()
+        assert on.told == [("granted", "A")]
+        await on.on("2", "DEL", LOCK)
+        await on.until(lambda: on.account.current is None)
+        await on.take("12", "B")
+        await on.until(lambda: on.account.current is not None)
+        assert on.told == [("granted", "A"), ("released", "A"), ("granted", "B")]
+
+    cluster(test)
+
+
+def test_what_is_heard_in_one_turn_of_the_loop_is_asked_about_before_the_lock_is_called_gone(
+    cluster: Callable[..., None],
+) -> None:
+    async def test(on: Cluster) -> None:
+        await on.take("12", "A")
+        await on.until(lambda: on.account.current is not None)
+        for number in (1, 3):
+            on.servers[LINKS[number - 1]][1].listen(0, lambda event, key: None)
+        await on.take("3", "A")
+        await on.on("1", "DEL", LOCK)
+        on.lock.on(LINKS[2]).on_event("set", LOCK)
+        on.lock.on(LINKS[0]).on_event("del", LOCK)
+        await on.lock.settle()
+        assert on.told == [("granted", "A")], "nodes 2 and 3 have it"
 
     cluster(test)
 

@@ -9,7 +9,7 @@ import pytest
 
 from harness import kernel
 from harness.processes import Process
-from harness.worker import Worker
+from harness.worker import FirstMessages, Worker
 
 PID, THREAD = 4_000_001, 4_000_002
 MS = 1_000_000
@@ -58,3 +58,39 @@ def test_a_thread_that_began_later_waits_for_itself(monkeypatch: pytest.MonkeyPa
 
 def test_a_worker_that_never_spoke_waited_from_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
     assert starved_ms(monkeypatch, before={}, later={}, at_end_ms=700, spoke=False) == 450
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        ("starting", "started", "heard"),
+        ("starting", "heard", "started"),  # it was faster than the message that told its pid
+        ("starting", "started", "heard", "starting", "heard", "started"),
+    ],
+)
+def test_the_first_message_is_told_to_its_worker_whenever_that_is_known(order: tuple[str, ...]) -> None:
+    first = FirstMessages()
+    told: list[Worker] = []
+
+    class Told(Worker):
+        def spoke(self) -> None:
+            told.append(self)
+
+    started: list[Worker] = []
+    for step in order:
+        if step == "started":
+            started.append(Told("B", 1 + len(started), cast(Any, None), cast(Any, None)))
+            first.started(started[-1])
+        else:
+            getattr(first, step)("B")
+    first.heard("B")
+    assert told == started
+
+
+def test_a_message_of_the_delivery_before_is_not_the_first_of_the_next() -> None:
+    first = FirstMessages()
+    first.heard("B")
+    first.starting("B")
+    worker = Worker("B", 2, cast(Any, None), cast(Any, None))
+    first.started(worker)
+    assert worker.spoke_ns is None
