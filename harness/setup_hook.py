@@ -14,6 +14,9 @@ from harness.output import Output
 from harness.processes import HarnessError, kill_tree, python_env
 
 SETUP_TIMEOUT_S = 60.0
+SIDE_BY_SIDE = 2 * (os.cpu_count() or 1)
+"""Setups that run at a time. An experiment has not begun yet when it is set up, so that it may wait; each may be an
+interpreter that starts, and a hundred of those at once were measured to take a minute beside busy loops."""
 
 _CALL = (
     "import os, sys; sys.path.insert(0, os.getcwd()); from harness.zygote import load; "
@@ -32,15 +35,21 @@ def setup_hook(value: str | None, cwd: str) -> Setup | None:
     callable_ = re.fullmatch(r"[\w.]+:[\w.]+", value) is not None
     argv = [sys.executable, "-P", "-c", _CALL, value] if callable_ else shlex.split(value)
     base = python_env() if callable_ else dict(os.environ)
+    turns = asyncio.Semaphore(SIDE_BY_SIDE)
 
     async def setup(keeper: Keeper, env: dict[str, str]) -> None:
+        async with turns:
+            await prepared(keeper, env)
+
+    async def prepared(keeper: Keeper, env: dict[str, str]) -> None:
         output = Output(lambda _: None)
         try:
-            process = await keeper.spawn(argv, cwd=cwd, env={**base, **env}, fds={"output": output.write_fd})
+            try:
+                process = await keeper.spawn(argv, cwd=cwd, env={**base, **env}, fds={"output": output.write_fd})
+            except OSError as error:
+                raise HarnessError(f"--harness-setup {value} cannot be started: {error}") from error
             output.started()
             status = await asyncio.wait_for(process.wait(), SETUP_TIMEOUT_S)
-        except OSError as error:
-            raise HarnessError(f"--harness-setup {value} cannot be started: {error}") from error
         except TimeoutError:
             await kill_tree(process, timeout_s=5)
             raise HarnessError(f"--harness-setup {value} did not end within {SETUP_TIMEOUT_S:.0f} s") from None
