@@ -28,12 +28,9 @@ _FULL_PER_CPU = 2.5
 """More threads than this wanting each CPU keep it no busier: then experiments are let in slowly."""
 _SLOWLY_S = 0.08
 _CROWDED_PER_CPU = 4
-"""More than this, and a worker waits longer for a CPU than its work takes: then they are let in more slowly still. Not
-never: others' threads count too, and most experiments only wait for a lease to run out."""
-_RARELY_S = 0.3
+"""More than this, and a worker waits longer for a CPU than its work takes: then none are. Others' threads count too, so
+beside a few busy loops the first is always so, and this need not be."""
 _LEAST_IN_FLIGHT = 2
-_FIRST_PER_CPU = 8
-"""So many are let in before anybody has seen what they do to the machine; then four more in a tenth of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +105,7 @@ class Gate:
     def __init__(self, monitor: Monitor, *, most: int, start: int | None = None) -> None:
         self._monitor = monitor
         self._most = most
-        self.limit = float(start or min(most, _FIRST_PER_CPU * (os.cpu_count() or 1)))
+        self.limit = float(start or min(most, 32 * (os.cpu_count() or 1)))
         self.in_flight = 0
         self._queue: list[tuple[int, int, asyncio.Future[None]]] = []
         self._came = 0
@@ -155,9 +152,9 @@ class Gate:
         if self.in_flight < _LEAST_IN_FLIGHT:
             return True
         wanting = self._monitor.runnable / (os.cpu_count() or 1)
-        apart_s = _RARELY_S if wanting > _CROWDED_PER_CPU else _SLOWLY_S if wanting > _FULL_PER_CPU else 0.0
-        due = now_ns() - self._admitted_ns >= apart_s * 1e9
-        return self.in_flight < int(self.limit) and self._monitor.lateness_ms <= _BUSY_MS and due
+        just_now = now_ns() - self._admitted_ns < _SLOWLY_S * 1e9
+        crowded = wanting > _CROWDED_PER_CPU or (wanting > _FULL_PER_CPU and just_now)
+        return self.in_flight < int(self.limit) and self._monitor.lateness_ms <= _BUSY_MS and not crowded
 
     def _adapt(self) -> None:
         if now_ns() - self._adapted_ns < 100_000_000:
