@@ -31,8 +31,16 @@ class Option:
         return f"harness_{self.name.replace('-', '_')}"
 
     def given(self, config: pytest.Config) -> Any:
-        """What was asked for, by the flag, the environment or the ini; else the default."""
+        """What was asked for, by the flag, the environment or the ini; else the default.
+
+        Raises pytest.UsageError for a flag that is given nothing: a variable that is not set would else run the
+        built-in variants in place of the lock it should name, green.
+        """
         given = config.getoption(self.key)
+        if given == "" or (isinstance(given, list) and "" in given):
+            raise pytest.UsageError(
+                f"{self.flag} is empty: is the variable set that it is taken from? Leave it out else"
+            )
         if given not in (None, []):
             return given
         if self.name in FROM_ENVIRONMENT and (env := os.environ.get(self.key.upper())):

@@ -92,6 +92,10 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("--harness-redis-nodes", "3"),
         ("--harness-redis-nodes 3", "the built-in variants have one Redis", "--harness-subject"),
     ),
+    "a callable that is an unset variable": (("--harness-subject", ""), ("--harness-subject is empty", "variable")),
+    "a command that is an unset variable": (("--harness-worker", ""), ("--harness-worker is empty",)),
+    "a variant that is an unset variable": (("--harness-variant", ""), ("--harness-variant is empty",)),
+    "a Toxiproxy that is an unset variable": (("--harness-toxiproxy", ""), ("--harness-toxiproxy is empty",)),
     "an unknown stack": (("--harness-stack", "cloud"), ("--harness-stack", "local", "compose")),
     "a replay token of no shape": (
         ("--harness-replay", "naive ttl at 3"),
