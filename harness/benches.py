@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import secrets
 from collections import deque
@@ -16,12 +15,11 @@ from harness.bench import Bench
 from harness.crew import Crew
 from harness.experiment import Experiment, Outcome, Prepare, failed
 from harness.faults import FAULTS
-from harness.launcher import Keeper
 from harness.locks import KeyspaceWatch
 from harness.monitor import Monitor
 from harness.nodes import Node, more_nodes
 from harness.profile import Profile
-from harness.setup_hook import Setup
+from harness.setup_hook import SetupHook
 from harness.spec import DOUBLE_CHARGE, Spec
 from harness.stack import Stack, StackError
 
@@ -31,14 +29,12 @@ class Benches:
 
     def __init__(
         self,
-        keeper: Keeper,
         stack: Stack,
         watch: KeyspaceWatch,
         monitor: Monitor,
         crews: Mapping[str, Crew],
-        setup: Setup | None,
+        setup: SetupHook | None,
     ) -> None:
-        self._keeper = keeper
         self._stack = stack
         self._watch = watch
         self._monitor = monitor
@@ -53,7 +49,7 @@ class Benches:
         """What is to be done before each run of a subject: --harness-setup, which is not for the control."""
         if self._setup is None or self._crews[subject].subject.kind == "variant":
             return None
-        return functools.partial(self._setup, self._keeper)
+        return self._setup
 
     async def run(self, spec: Spec, profile: Profile, observers: list[Observer] | None = None) -> Outcome:
         """One run on a bench of its own. A server that cannot be had, or not given back, is an inconclusive verdict."""

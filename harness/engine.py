@@ -24,7 +24,7 @@ from harness.learning import Learning
 from harness.locks import KeyspaceWatch
 from harness.monitor import Gate, Monitor
 from harness.profile import Profile
-from harness.setup_hook import Setup
+from harness.setup_hook import SetupHook
 from harness.spec import Spec
 from harness.stack import Stack, StackError
 from harness.stack.addresses import ServerUrl
@@ -55,7 +55,8 @@ class Config:
     postgres: ServerUrl | None = None
     toxiproxy: str | None = None
     """The local stack's: a program, or the stand-in; None: whichever there is."""
-    setup: Setup | None = None
+    setup: Subject | None = None
+    """What prepares each experiment."""
     controls: Sequence[Subject] = ()
     """Subjects run beside the user's own, to show that the fault does what it should."""
 
@@ -87,7 +88,8 @@ class Engine:
         up = False
         try:
             self.stack = self._new_stack()
-            subjects = list({s.name: s for s in [*self.config.subjects, *self.config.controls]}.values())
+            wanted = [*self.config.subjects, *self.config.controls, self.config.setup]
+            subjects = list({subject.name: subject for subject in wanted if subject is not None}.values())
             crews = asyncio.ensure_future(crews_for(subjects, self.keeper, self.config.cwd))
             try:
                 await self.stack.start()
@@ -107,7 +109,8 @@ class Engine:
         self.monitor = Monitor(self.stack.server_pids)
         self.monitor.start()
         self.gate = Gate(self.monitor, most=MOST_IN_FLIGHT)
-        self.benches = Benches(self.keeper, self.stack, self._watch, self.monitor, self.crews, self.config.setup)
+        setup = SetupHook(self.crews.pop(self.config.setup.name)) if self.config.setup else None
+        self.benches = Benches(self.stack, self._watch, self.monitor, self.crews, setup)
         self.attempts = Attempts(
             self._run, self.stack.room, self.gate, self.crews, self._rank, self._hopeless, self._told
         )

@@ -20,11 +20,12 @@ from harness.processes import HarnessError
 from harness.spec import EXACTLY_ONE, INCONCLUSIVE, NOT_APPLICABLE, Spec
 from harness.stack import StackError
 from harness.stack.processor import Account
+from harness.subject import Job
 from harness.verdict import STALL_FRACTION, Verdict, judge
 from harness.worker import process_starved_ms
 
-Prepare = Callable[[dict[str, str]], Awaitable[None]]
-"""--harness-setup: called with the contract's environment. Raises HarnessError."""
+Prepare = Callable[[Job], Awaitable[None]]
+"""--harness-setup: called with the job. Raises HarnessError."""
 
 
 @dataclass(slots=True)
@@ -86,7 +87,7 @@ class Experiment:
         if self._observer is not None:
             self._observer.watch()
         if self._setup is not None:
-            await self._setup(direct_job(bench).to_env())
+            await self._setup(direct_job(bench))
         self._armed = True
         await fault.arm()
         await JobQueue(bench, self._charges).run(fault.lift)

@@ -26,7 +26,6 @@ from harness.profile import Profile
 from harness.report import failure_text
 from harness.report.results import Experiment, Run
 from harness.settings import CONTROL, Settings, variant
-from harness.setup_hook import setup_hook
 from harness.spec import DOUBLE_CHARGE, Spec
 from harness.sweep import FAULTS, BoundaryHoles, Point, Sweep
 from harness.variants import SCENARIO_ONLY
@@ -116,7 +115,7 @@ class EngineHost:
             redis_flush=settings.redis_flush,
             postgres=settings.postgres,
             toxiproxy=settings.toxiproxy,
-            setup=setup_hook(settings.setup, settings.cwd),
+            setup=settings.setup,
             controls=controls,
         )
 

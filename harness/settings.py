@@ -41,7 +41,7 @@ class Settings:
     runs: int
     seed: int
     stack: str
-    setup: str | None
+    setup: Subject | None
     report: Path
     cwd: str
     redis: ServerUrl | None = None
@@ -240,13 +240,19 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "subject"
 
 
-def _setup(value: str | None, cwd: str) -> str | None:
-    if value is None or re.fullmatch(r"[\w.]+:[\w.]+", value):
-        return value
-    words = _words("--harness-setup", value)
+SETUP = "--harness-setup"
+"""The setup's name among the subjects: none of them can be called so."""
+
+
+def _setup(value: str | None, cwd: str) -> Subject | None:
+    if value is None:
+        return None
+    if re.fullmatch(r"[\w.]+:[\w.]+", value):
+        return Subject(SETUP, "callable", value)
+    words = _words(SETUP, value)
     if not words or (shutil.which(words[0]) is None and not Path(cwd, words[0]).exists()):
-        raise pytest.UsageError(f"--harness-setup {value}: no such program, and not MODULE:CALLABLE")
-    return value
+        raise pytest.UsageError(f"{SETUP} {value}: no such program, and not MODULE:CALLABLE")
+    return Subject(SETUP, "command", tuple(words))
 
 
 def _token(value: str | None) -> Token | None:

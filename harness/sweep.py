@@ -50,7 +50,7 @@ async def rehearse(bench: Bench, setup: Prepare | None, *, held: bool) -> list[s
     try:
         await bench.prepare()
         if setup is not None:
-            await setup(direct_job(bench).to_env())
+            await setup(direct_job(bench))
         worker = await bench.deliver("A")
         if worker is not None:
             await bench.ended(worker, A_ENDS_WITHIN_LEASES * bench.lease_s)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import redis.asyncio
 
 from core.conftest import Loop
 from harness.crew import SubjectError, crews_for
@@ -44,6 +43,9 @@ def prepared(job):
     """Charges what somebody has put there before it was delivered."""
     if naive_ttl.connect(job).get("row:" + job.invoice):
         sound(job)
+
+def prepare(job):
+    naive_ttl.connect(job).set("row:" + job.invoice, "there")
 
 def silent(job):
     """Does its job at an address of its own."""
@@ -280,11 +282,7 @@ def test_a_subject_that_cannot_be_imported_or_called_is_an_error_that_tells_why(
 def test_the_setup_runs_before_each_rehearsal_too(loop: Loop, place: Path) -> None:
     """Else a subject that needs its invoice's row does something else, and is swept at messages that it never sends."""
 
-    async def setup(_: Keeper, env: dict[str, str]) -> None:
-        async with redis.asyncio.Redis.from_url(env["REDIS_URL"]) as client:
-            await client.set("row:" + env["INVOICE_ID"], "there")
-
-    subject = Subject("prepared", "callable", "subjects:prepared")
+    subject, setup = (Subject(name, "callable", f"subjects:{name}") for name in ("prepared", "prepare"))
     made = Engine(Config([subject], ttl_ms=TTL_MS, cwd=str(place), setup=setup))
     loop(made.start())
     try:
