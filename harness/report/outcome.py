@@ -31,7 +31,7 @@ def outcome(run: Run) -> Outcome:
     """What the run as a whole came to. A run that shows nothing is never green."""
     experiments = run["experiments"]
     if not experiments:
-        return Outcome(False, "Nothing was run, so nothing was shown.")
+        return Outcome(False, "Not green: nothing was run, so nothing was shown.")
     verdicts = Counter(status(e).words for e in experiments)
     problems = [
         plural(verdicts["DOUBLE CHARGE"], "double charge") + " that nobody declared"

@@ -22,6 +22,8 @@ from harness import kernel
 from leftovers.traces import Traces
 
 PATIENCE_S = 120.0
+FROZEN_FOR_LONG = ("--harness-ttl", "10000")
+"""A is frozen for more than one lease: nobody is so slow that the run is over before it is ended in that moment."""
 SWEPT_WITHIN_S = 40.0
 """The keeper gives killing and reaping 10 s; the rest is for a machine that has other things to do."""
 AT_ONCE = 3
@@ -101,13 +103,13 @@ def to_an_xdist_worker(run: Run, traces: Traces) -> None:
 ENDINGS = {
     "a failed test, descendants of a callable": Ending("callable", leave_alone, says="1 failed"),
     "a failed test, descendants of a command": Ending("command", leave_alone, says="1 failed"),
-    "Ctrl-C": Ending("callable", to_the_group(signal.SIGINT), says="KeyboardInterrupt"),
-    "Ctrl-C twice": Ending("command", to_the_group(signal.SIGINT, 0.05)),
-    "SIGTERM": Ending("command", to_pytest(signal.SIGTERM), says="SIGTERM"),
-    "kill -9 of pytest, a callable": Ending("callable", to_pytest(signal.SIGKILL)),
-    "kill -9 of pytest, a command": Ending("command", to_pytest(signal.SIGKILL)),
-    "kill -9 of an xdist worker": Ending("callable", to_an_xdist_worker, ("-n", "2"), says="crashed"),
-    "kill -9 of the xdist controller": Ending("command", to_pytest(signal.SIGKILL), ("-n", "2")),
+    "Ctrl-C": Ending("callable", to_the_group(signal.SIGINT), FROZEN_FOR_LONG, says="KeyboardInterrupt"),
+    "Ctrl-C twice": Ending("command", to_the_group(signal.SIGINT, 0.05), FROZEN_FOR_LONG),
+    "SIGTERM": Ending("command", to_pytest(signal.SIGTERM), FROZEN_FOR_LONG, says="SIGTERM"),
+    "kill -9 of pytest, a callable": Ending("callable", to_pytest(signal.SIGKILL), FROZEN_FOR_LONG),
+    "kill -9 of pytest, a command": Ending("command", to_pytest(signal.SIGKILL), FROZEN_FOR_LONG),
+    "kill -9 of an xdist worker": Ending("callable", to_an_xdist_worker, ("-n", "2", *FROZEN_FOR_LONG), says="crashed"),
+    "kill -9 of the xdist controller": Ending("command", to_pytest(signal.SIGKILL), ("-n", "2", *FROZEN_FOR_LONG)),
     "out of disk": Ending("callable", leave_alone, ("-p", "full_disk"), says="No space left on device"),
 }
 

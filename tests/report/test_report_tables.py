@@ -131,7 +131,7 @@ def test_a_green_run_says_what_it_has_shown_and_that_it_shows_no_more() -> None:
 
 
 def test_a_run_that_shows_nothing_is_never_green() -> None:
-    assert report.outcome(sample_runs.empty()).line == "Nothing was run, so nothing was shown."
+    assert report.outcome(sample_runs.empty()).line == "Not green: nothing was run, so nothing was shown."
     nothing = [experiment("x", verdict="not-applicable", reason="no Redis", events=[]), experiment("y", events=[])]
     assert "nothing conclusive about x" in report.outcome(run(nothing)).line
 
