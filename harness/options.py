@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -33,8 +34,9 @@ class Option:
     def given(self, config: pytest.Config) -> Any:
         """What was asked for, by the flag, the environment or the ini; else the default.
 
-        Raises pytest.UsageError for a flag that is given nothing: a variable that is not set would else run the
-        built-in variants in place of the lock it should name, green.
+        Raises pytest.UsageError for a flag or a variable that is given nothing: a variable or a secret that is not set
+        would else run the built-in variants in place of the lock it should name, or a Redis of the harness's own in
+        place of the user's, green.
         """
         given = config.getoption(self.key)
         if given == "" or (isinstance(given, list) and "" in given):
@@ -43,7 +45,11 @@ class Option:
             )
         if given not in (None, []):
             return given
-        if self.name in FROM_ENVIRONMENT and (env := os.environ.get(self.key.upper())):
+        if self.name in FROM_ENVIRONMENT and (env := os.environ.get(self.key.upper())) is not None:
+            if env == "":
+                raise pytest.UsageError(
+                    f"{self.key.upper()} is set and empty: is the secret set that it is taken from? Unset it else"
+                )
             return env
         ini = config.getini(self.key)
         return self.default if ini in (None, "", []) else ini
@@ -86,8 +92,35 @@ OPTIONS = (
 )
 
 
+HOLES = "harness_holes"
 FROM_ENVIRONMENT = ("stack", "redis-url", "redis-nodes", "postgres-url")
 """Options that HARNESS_STACK and the like set too, between the flag and the ini: a URL may hold a password."""
+NEVER_FROM_ENVIRONMENT = ("subject", "worker", "variant", "setup")
+"""Whose variable would be passed over in silence, and another lock be tried than the one that it names."""
+_PREFIX = "harness_"
+
+
+def refuse_unread(config: pytest.Config) -> None:
+    """What was meant for the harness and would reach nobody: a mistyped ini key, a variable that nothing reads.
+
+    pytest only warns of an ini key that it does not know. Raises pytest.UsageError.
+    """
+    known = [option.key for option in OPTIONS] + [HOLES]
+    for key in sorted(key for key in config._inicfg if key.replace("-", "_").startswith(_PREFIX)):
+        try:
+            config.getini(key)
+        except ValueError:
+            like = difflib.get_close_matches(key, known, 1, 0)
+            raise pytest.UsageError(
+                f"{key} in {config.inipath or 'the ini'}: the harness has no such option; is {like[0]} meant?"
+            ) from None
+    read = ", ".join(option.key.upper() for option in OPTIONS if option.name in FROM_ENVIRONMENT)
+    for option in OPTIONS:
+        if option.name in NEVER_FROM_ENVIRONMENT and option.key.upper() in os.environ:
+            raise pytest.UsageError(
+                f"{option.key.upper()} is set, and nothing reads it: give {option.flag}, or {option.key} in the ini. "
+                f"From the environment come only {read}"
+            )
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -106,4 +139,4 @@ def add_options(parser: pytest.Parser) -> None:
                 option.flag, dest=option.key, metavar=option.metavar, choices=option.choices, default=None, help=shown
             )
             parser.addini(option.key, shown, default=None)
-    parser.addini("harness_holes", "known holes of your own subject: FAULT@PLACE = reason", type="linelist", default=[])
+    parser.addini(HOLES, "known holes of your own subject: FAULT@PLACE = reason", type="linelist", default=[])

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harness.options import OPTIONS, Option
+from harness.options import HOLES, OPTIONS, Option, refuse_unread
 from harness.spec import BadToken, Token
 from harness.stack.addresses import STAND_IN, BadAddress, ServerUrl, postgres_url, redis_url, without_secrets
 from harness.subject import Subject
@@ -84,6 +84,7 @@ def _number(option: Option, value: Any, least: float, most: float, why: str) -> 
 
 def read(config: pytest.Config) -> Settings:
     """The settings of this run. Raises pytest.UsageError that names the option and the remedy."""
+    refuse_unread(config)
     values = {option.name: option.given(config) for option in OPTIONS}
     by_name = {option.name: option for option in OPTIONS}
     if values["stack"] not in ("local", "compose"):
@@ -124,7 +125,7 @@ def read(config: pytest.Config) -> Settings:
         narrowed=bool(values["variant"]),
         doctor=bool(values["doctor"]),
         all_rows=bool(values["all-rows"]),
-        holes=_holes(config.getini("harness_holes"), own),
+        holes=_holes(config.getini(HOLES), own),
         flags=_flags(values, by_name),
     )
 

@@ -126,6 +126,50 @@ def test_the_ini_is_checked_like_the_flags(pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.parametrize(
+    ("ini", "meant"),
+    [
+        ("harness_subjct = billing:charge", "harness_subject"),
+        ("harness_ttl_ms = 300", "harness_ttl"),
+        ("harness-ttl = 300", "harness_ttl"),
+    ],
+)
+def test_an_ini_key_that_nothing_reads_is_refused(ini: str, meant: str, pytester: pytest.Pytester) -> None:
+    """pytest would warn, and the built-in variants would be tried in place of the lock: green."""
+    told = refused(pytester, ini=f"{ini}\n")
+    assert f"{ini.partition(' ')[0]} in {pytester.path}" in told
+    assert f"is {meant} meant?" in told
+    assert NOT_STARTED not in told
+
+
+def test_an_override_that_nothing_reads_is_refused(pytester: pytest.Pytester) -> None:
+    assert "is harness_worker meant?" in refused(pytester, "-o", "harness_workr=sh")
+
+
+def test_another_plugins_key_is_its_own_business(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("def pytest_addoption(parser):\n    parser.addini('harness_of_horses', 'how many')\n")
+    assert "--harness-ttl 7" in refused(pytester, ini="harness_of_horses = 2\nharness_ttl = 7\n")
+
+
+@pytest.mark.parametrize("name", ["SUBJECT", "WORKER", "VARIANT", "SETUP"])
+def test_a_variable_that_nothing_reads_is_refused(
+    name: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"HARNESS_{name}", "billing:charge")
+    told = refused(pytester)
+    assert f"HARNESS_{name} is set, and nothing reads it: give --harness-{name.lower()}" in told
+    assert "HARNESS_STACK, HARNESS_REDIS_URL" in told
+
+
+@pytest.mark.parametrize("name", ["HARNESS_STACK", "HARNESS_REDIS_URL", "HARNESS_REDIS_NODES", "HARNESS_POSTGRES_URL"])
+def test_a_secret_that_is_not_set_is_refused(
+    name: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A workflow gives an empty variable for it: the harness's own servers would be tried in place of the user's."""
+    monkeypatch.setenv(name, "")
+    assert f"{name} is set and empty" in refused(pytester)
+
+
+@pytest.mark.parametrize(
     ("line", "word"),
     [("freeze at charge", "is not FAULT@PLACE = reason"), ("freeze@charge-request = it is known", "--harness-subject")],
 )
