@@ -102,6 +102,8 @@ class Experiment:
             await bench.lock.settle()
         await fault.witness()
         self._note_stalls()
+        if not bench.redis.own:
+            await bench.watch.check()
         self._note_failures(account)
         for charge in account.charges:
             if charge["id"] in bench.earlier:

@@ -13,7 +13,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from harness.history import History, now_ns
-from harness.stack.redis import RedisServer
+from harness.stack.redis import EVENTS, RedisServer, tells_all
 
 KeyListener = Callable[[str, str], None]
 """Called with (event, key) for every event in one database: set, expire, del, expired, evicted, ..."""
@@ -61,6 +61,19 @@ class KeyspaceWatch:
             self.broken = f"the keyspace events of {self._server.host}:{self._server.port} ended: {error}"
         finally:
             await client.aclose()  # type: ignore[attr-defined]
+
+    async def check(self) -> None:
+        """Notices that a client has had the server stop telling what happens to keys: broken says so from then on."""
+        try:
+            classes = await self._server.event_classes()
+        except (RedisError, OSError):
+            return  # that it is gone is noticed by others
+        if classes is not None and not tells_all(classes) and self.broken is None:
+            self.broken = (
+                f"a client of Redis at {self._server.host}:{self._server.port} has set notify-keyspace-events to "
+                f"{classes!r}: nobody sees any more who holds the lock. Have your job and your setup leave it at "
+                f"{EVENTS}, which tells every event"
+            )
 
     async def follow(self, server: RedisServer) -> None:
         """Watches another server from here on, or the same one once it has been started again."""

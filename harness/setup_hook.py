@@ -18,6 +18,11 @@ SIDE_BY_SIDE = 2 * (os.cpu_count() or 1)
 """Setups that run at a time. An experiment has not begun yet when it is set up, so that it may wait; each may be an
 interpreter that starts, and a hundred of those at once were measured to take a minute beside busy loops."""
 
+_FLUSHES = (
+    ". Other experiments are under way on the same Redis, so there is no FLUSHALL; FLUSHDB empties the database that "
+    "this one has to itself, and that is empty already"
+)
+
 
 class SetupHook:
     """Runs the setup in a process of its own, with the job that it is to prepare for."""
@@ -47,4 +52,5 @@ class SetupHook:
         finally:
             told = output.close()
         if status != 0:
-            raise HarnessError(f"{self._words} ended with status {status}:\n{told[-2000:]}")
+            hint = _FLUSHES if "flushall" in told.lower() else ""
+            raise HarnessError(f"{self._words} ended with status {status}{hint}:\n{told[-2000:]}")

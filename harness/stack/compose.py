@@ -155,7 +155,8 @@ class ComposeStack:
             self.redis = RedisServer(*self._at("redis", PORTS["redis"]))
             await self.redis.ready()
         # Whatever an earlier run that was killed has left; nobody else's data is in a project of this name.
-        await self.redis.client.flushall()
+        for name in await self.redis.info("keyspace"):
+            await self.redis.flush(int(name.removeprefix("db")))
         self.versions.redis = self.redis.version
 
     async def _find_direct_way(self) -> bool:

@@ -17,12 +17,10 @@ from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from harness.stack import StackError
 from harness.stack.addresses import ServerUrl
-from harness.stack.redis import EVENTS, RedisServer
+from harness.stack.redis import EVENTS, RedisServer, tells_all
 
 MOST_DATABASES = 32
 """How many experiments share it at most: each has some ten connections, and others use this server too."""
-_ALL_CLASSES = frozenset("g$lshzxetd")
-"""What the class A stands for (redis.io: Redis keyspace notifications)."""
 
 
 class ExternalRedis(RedisServer):
@@ -113,7 +111,7 @@ class ExternalRedis(RedisServer):
     async def enable_events(self, client: aioredis.Redis) -> None:
         try:
             had = await _notified(client)
-            if "E" in had and ("A" in had or set(had) >= _ALL_CLASSES):
+            if tells_all(had):
                 return
             await client.config_set("notify-keyspace-events", "".join(dict.fromkeys(had + EVENTS)))
             self._events = had, await _notified(client)

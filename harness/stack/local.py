@@ -25,7 +25,7 @@ from harness.stack.addresses import STAND_IN
 from harness.stack.beside import Beside
 from harness.stack.postgres import Postgres
 from harness.stack.processor import ROLES, ProcessorControl
-from harness.stack.redis import DATABASES, LocalRedis, RedisServer, find_server
+from harness.stack.redis import DATABASES, SHARED, LocalRedis, RedisServer, find_server
 from harness.stack.room import Room
 
 _START_TIMEOUT_S = 30.0
@@ -88,7 +88,7 @@ class LocalStack:
         )
 
     async def _start_redis(self) -> None:
-        server = LocalRedis(self._keeper, self.directory / "redis", databases=DATABASES, options=(), own=False)
+        server = LocalRedis(self._keeper, self.directory / "redis", databases=DATABASES, options=SHARED, own=False)
         await server.start()
         self.redis = server
         self.versions.redis = server.version

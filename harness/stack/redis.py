@@ -25,6 +25,11 @@ DATABASES = 2048
 """One for each experiment that shares the server; an empty database costs Redis next to nothing."""
 EVENTS = "EA"
 """The keyspace events to ask for: of every kind, told by the event's name (redis.io: Redis keyspace notifications)."""
+_ALL_CLASSES = frozenset("g$lshzxetd")
+"""What the class A stands for."""
+SHARED = ("--rename-command", "FLUSHALL", "")
+"""Options of the server that experiments share: what empties the databases of all of them is an unknown command, as it
+is with many a hosted server."""
 _START_TIMEOUT_S = 20.0
 
 
@@ -164,6 +169,11 @@ class RedisServer:
         """Has the server tell what happens to keys. Raises RedisError."""
         await client.config_set("notify-keyspace-events", EVENTS)
 
+    async def event_classes(self) -> str | None:
+        """Of which classes it tells events now; None where it does not say. Raises RedisError, OSError."""
+        (answer,) = await self.in_database(0, ("CONFIG GET", "notify-keyspace-events"))
+        return str(answer.get("notify-keyspace-events", "")) if isinstance(answer, dict) else None
+
     async def lend(self, database: int) -> None:
         """An experiment is about to use this database."""
 
@@ -206,6 +216,11 @@ class RedisServer:
         if self._client is not None:
             client, self._client = self._client, None
             await client.aclose()
+
+
+def tells_all(classes: str) -> bool:
+    """Whether a server with this notify-keyspace-events tells all that EVENTS asks for."""
+    return "E" in classes and ("A" in classes or set(classes) >= _ALL_CLASSES)
 
 
 @runtime_checkable
@@ -296,4 +311,4 @@ class LocalRedis(RedisServer):
         await self.start(*options)
 
 
-__all__ = ["DATABASES", "Breakable", "LocalRedis", "RedisServer", "find_server"]
+__all__ = ["DATABASES", "EVENTS", "SHARED", "Breakable", "LocalRedis", "RedisServer", "find_server", "tells_all"]

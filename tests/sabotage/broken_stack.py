@@ -56,8 +56,14 @@ async def empty_redis(bench: Bench) -> None:
     await redis.restart()
 
 
+async def deafen(bench: Bench) -> None:
+    """A client wants to hear of expired keys, and has the server tell of nothing else."""
+    await bench.stack.redis.client.config_set("notify-keyspace-events", "Ex")
+
+
 STACK: dict[str, tuple[Callable[[Bench], Coroutine[Any, Any, None]], str]] = {
     "the ledger cannot be read": (garble_ledger, "control address answered 5"),
     "the processor dies and comes back": (restart_processor, "processor"),
     "Redis is replaced by an empty one": (empty_redis, "redis"),
+    "Redis tells nobody what happens to keys": (deafen, "has set notify-keyspace-events to 'xE'"),
 }
