@@ -71,6 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="these subjects only")
     parser.add_argument("--report", default="reports/soak", metavar="DIR", help="where each run's results go")
     options = parser.parse_args(arguments)
+    if unknown := set(options.only) - {entry.name for entry in (*SOUND, *BROKEN)}:
+        parser.error(f"--only {' '.join(sorted(unknown))}: no such subject in tests/sound or tests/broken")
     entries = [entry for entry in (*SOUND, *BROKEN) if not options.only or entry.name in options.only]
 
     def tried(entry: Sound | Broken) -> bool:
