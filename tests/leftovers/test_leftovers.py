@@ -119,7 +119,9 @@ ENDINGS = {
     "SIGTERM": Ending("command", to_pytest(signal.SIGTERM), FROZEN_FOR_LONG, says="SIGTERM"),
     "kill -9 of pytest, a callable": Ending("callable", to_pytest(signal.SIGKILL), FROZEN_FOR_LONG),
     "kill -9 of pytest, a command": Ending("command", to_pytest(signal.SIGKILL), FROZEN_FOR_LONG),
-    "kill -9 of an xdist worker": Ending("callable", to_an_xdist_worker, ("-n", "2", *FROZEN_FOR_LONG), says="crashed"),
+    "kill -9 of an xdist worker": Ending(
+        "callable", to_an_xdist_worker, ("-n", "2", "--harness-ttl", "3000"), says="crashed"
+    ),
     "kill -9 of the xdist controller": Ending("command", to_pytest(signal.SIGKILL), ("-n", "2", *FROZEN_FOR_LONG)),
     "out of disk": Ending("callable", leave_alone, ("-p", "full_disk"), says="No space left on device"),
 }
