@@ -13,7 +13,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from harness.history import History, now_ns
-from harness.stack.redis import EVENTS, RedisServer, tells_all
+from harness.stack.redis import RedisServer
 
 KeyListener = Callable[[str, str], None]
 """Called with (event, key) for every event in one database: set, expire, del, expired, evicted, ..."""
@@ -63,17 +63,11 @@ class KeyspaceWatch:
             await client.aclose()  # type: ignore[attr-defined]
 
     async def check(self) -> None:
-        """Notices that a client has had the server stop telling what happens to keys: broken says so from then on."""
+        """Notices that a client has made the server useless for everybody: broken says so from then on."""
         try:
-            classes = await self._server.event_classes()
+            self.broken = self.broken or await self._server.tampering()
         except (RedisError, OSError):
             return  # that it is gone is noticed by others
-        if classes is not None and not tells_all(classes) and self.broken is None:
-            self.broken = (
-                f"a client of Redis at {self._server.host}:{self._server.port} has set notify-keyspace-events to "
-                f"{classes!r}: nobody sees any more who holds the lock. Have your job and your setup leave it at "
-                f"{EVENTS}, which tells every event"
-            )
 
     async def follow(self, server: RedisServer) -> None:
         """Watches another server from here on, or the same one once it has been started again."""

@@ -33,6 +33,7 @@ class ExternalRedis(RedisServer):
         self._events: tuple[str, str] | None = None
         """What notify-keyspace-events was, and what we made of it; None where it was left alone."""
         self._before: dict[int, frozenset[bytes]] = {}
+        self._flushed = 0
         self.databases: Sequence[int] = ()
 
     @property
@@ -62,6 +63,7 @@ class ExternalRedis(RedisServer):
             await self._read_version()
             await self._refuse_what_is_not_one_primary()
             self.databases = await self._usable()
+            self._flushed = await self._flushes()
         except AuthenticationError as error:
             raise StackError(f"Redis at {self.shown} refuses the user or the password: {error}") from error
         except ResponseError as error:
@@ -129,6 +131,19 @@ class ExternalRedis(RedisServer):
         (had, made), self._events = self._events, None
         if await _notified(self.client) == made:
             await self.client.config_set("notify-keyspace-events", had)
+
+    async def tampering(self) -> str | None:
+        if await self._flushes() > self._flushed:
+            return (
+                f"a client of Redis at {self.shown} has sent FLUSHALL: the locks of all experiments under way went "
+                "with it. Have your job and your setup send FLUSHDB: each experiment has a database to itself"
+            )
+        return await super().tampering()
+
+    async def _flushes(self) -> int:
+        """How often FLUSHALL was sent to it so far, by whomever; 0 where it does not say."""
+        (answer,) = await self.in_database(0, ("INFO", "commandstats"))
+        return int(answer.get("cmdstat_flushall", {}).get("calls", 0)) if isinstance(answer, dict) else 0
 
     # --- databases ---
 

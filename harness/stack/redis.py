@@ -169,10 +169,19 @@ class RedisServer:
         """Has the server tell what happens to keys. Raises RedisError."""
         await client.config_set("notify-keyspace-events", EVENTS)
 
-    async def event_classes(self) -> str | None:
-        """Of which classes it tells events now; None where it does not say. Raises RedisError, OSError."""
+    async def tampering(self) -> str | None:
+        """What a client has done to the server that concerns all experiments on it; None where nothing is known.
+
+        Raises RedisError, OSError.
+        """
         (answer,) = await self.in_database(0, ("CONFIG GET", "notify-keyspace-events"))
-        return str(answer.get("notify-keyspace-events", "")) if isinstance(answer, dict) else None
+        classes = answer.get("notify-keyspace-events", "") if isinstance(answer, dict) else EVENTS
+        if tells_all(classes):
+            return None
+        return (
+            f"a client of Redis at {self.host}:{self.port} has set notify-keyspace-events to {classes!r}: nobody sees "
+            f"any more who holds the lock. Have your job and your setup leave it at {EVENTS}, which tells every event"
+        )
 
     async def lend(self, database: int) -> None:
         """An experiment is about to use this database."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -11,7 +11,7 @@ import redis
 
 from external.conftest import PASSWORD, Server, Start
 from harness.locks import KeyspaceWatch
-from harness.stack import StackError
+from harness.stack import StackError, free_port
 from harness.stack.addresses import ServerUrl
 from harness.stack.external_redis import MOST_DATABASES, ExternalRedis
 
@@ -134,6 +134,35 @@ def test_keyspace_events_that_somebody_has_changed_meanwhile_are_left_as_they_ar
     assert server.client().config_get("notify-keyspace-events") == {"notify-keyspace-events": "xE"}
 
 
+@pytest.mark.parametrize(
+    ("client", "told"),
+    [
+        (lambda client: client.flushall(), "has sent FLUSHALL"),
+        (lambda client: client.config_set("notify-keyspace-events", "Ex"), "has set notify-keyspace-events to 'xE'"),
+    ],
+)
+def test_what_a_client_does_to_all_experiments_is_noticed(
+    start: Start, client: Callable[[redis.Redis], object], told: str
+) -> None:
+    server = start()
+    server.client().flushall()  # before the run: nobody's business
+
+    async def check() -> tuple[str | None, str | None]:
+        async with external(server) as found:
+            watch = KeyspaceWatch(found)
+            await watch.start()
+            await watch.check()
+            before = watch.broken
+            client(server.client())
+            await watch.check()
+            await watch.stop()
+            return before, watch.broken
+
+    before, after = asyncio.run(check())
+    assert before is None
+    assert told in (after or "")
+
+
 def test_where_events_cannot_be_switched_on_the_remedy_is_told(start: Start) -> None:
     server = start("--rename-command", "CONFIG", "")
 
@@ -208,7 +237,8 @@ def test_a_replica_is_refused(start: Start) -> None:
 
 
 def test_a_cluster_is_refused(start: Start) -> None:
-    assert "cluster mode" in refused(start("--cluster-enabled", "yes"))
+    bus = str(free_port())  # else the port and 10,000, which one port in five has no room for
+    assert "cluster mode" in refused(start("--cluster-enabled", "yes", "--cluster-port", bus))
 
 
 def test_a_server_that_is_not_there_is_told_within_seconds(start: Start) -> None:
