@@ -27,6 +27,8 @@ FROZEN_FOR_LONG = ("--harness-ttl", "10000")
 SWEPT_WITHIN_S = 40.0
 """The keeper gives killing and reaping 10 s; the rest is for a machine that has other things to do."""
 AT_ONCE = 3
+UNFINISHED = ("Task was destroyed", "was never retrieved", "was never awaited", "Exception ignored in")
+"""What Python says of a loop, a task or a thread that was left where it was."""
 
 LEAVES = "import os, signal, time; [signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)]; time.sleep(600)"
 
@@ -210,6 +212,8 @@ def test_nothing_is_left_after(name: str, ended: Runs) -> None:
     assert run.left == []
     assert (run.ran.status == 0) is ENDINGS[name].green, run.ran.out
     assert ENDINGS[name].says in run.ran.out
+    for complaint in UNFINISHED:
+        assert complaint not in run.ran.out
 
 
 def test_a_run_that_is_interrupted_says_so_in_its_results(ended: Runs) -> None:
