@@ -76,7 +76,8 @@ class Cell:
     @property
     def count(self) -> int:
         """How many of the experiments came out as the worst one did."""
-        return sum(status(item[1]).words == self.status.words for item in self.experiments)
+        worst = self.status
+        return sum(status(item[1]) is worst for item in self.experiments)
 
     @property
     def words(self) -> str:

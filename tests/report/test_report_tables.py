@@ -11,6 +11,7 @@ import sample_runs
 from sample_runs import experiment, run, subject
 
 from harness import report
+from harness.report import tables
 from harness.report.compare import headline
 from harness.report.tables import overview, recoveries
 
@@ -224,3 +225,18 @@ def test_the_tables_follow_the_events_verdicts_not_their_order() -> None:
     text = _text(mixed, width=120)
     assert re.search(r"b +one\n", text)
     assert re.search(r"two +one\n", text)
+
+
+def test_a_cell_of_many_experiments_looks_at_each_of_them_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell of the overview has every boundary's in it, fifty runs of each: looking at all for each took minutes."""
+    looked = []
+    real = tables.status
+
+    def counting(experiment: report.Experiment) -> tables.Status:
+        looked.append(1)
+        return real(experiment)
+
+    monkeypatch.setattr(tables, "status", counting)
+    cell = tables.Cell(tuple(enumerate(sample_runs.thousand()["experiments"])))
+    assert cell.words
+    assert len(looked) <= 10 * len(cell.experiments)
