@@ -203,21 +203,26 @@ class Partition(AtBoundary):
         return None
 
     def _crossing(self) -> tuple[list[str], list[str]]:
-        """What A asked Redis while it was cut off, and which of that was answered meanwhile, by the tap's account."""
+        """What A asked Redis while it was cut off, and which of that was answered meanwhile, by the tap's account.
+
+        Cutting takes a while: what A asked meanwhile was cut off if it had no answer until the end.
+        """
         history = self.bench.history
-        since, until = history.t_ms(self._cut_ns), history.t_ms(self._lifted_ns)
-        asked: list[str] = []
-        answered: list[str] = []
+        began, since = history.t_ms(self.bench.struck_ns), history.t_ms(self._cut_ns)
+        asked: dict[str, float] = {}
+        answered: set[str] = set()
         for event in history:
             name = str(event.detail.get("boundary", ""))
-            if event.witness != "tap" or event.who != "A" or not name.startswith("redis.") or event.t_ms >= until:
+            ours = event.witness == "tap" and event.who == "A" and name.startswith("redis.")
+            if not ours or event.t_ms >= history.t_ms(self._lifted_ns):
                 continue
             message = name.rpartition(".")[0]
-            if event.what == "request" and event.t_ms > since:
-                asked.append(message)
+            if event.what == "request" and event.t_ms > began:
+                asked[message] = event.t_ms
             elif event.what == "reply" and message in asked:
-                answered.append(message)
-        return asked, answered
+                answered.add(message)
+        crossing = [name for name, at_ms in asked.items() if at_ms > since or name not in answered]
+        return crossing, [name for name in crossing if name in answered]
 
     def _tried(self) -> str:
         asked, _ = self._crossing()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 
 from harness import kernel
@@ -26,17 +27,30 @@ class Crash(AtBoundary):
     async def arm(self) -> None:
         await super().arm()
         self._pids: list[int] = []
+        self._killing: asyncio.Task[None] | None = None
 
     async def strike(self, message: Message) -> Fate:
-        bench = self.bench
+        # Shielded: a worker that dies with answers unread resets its connection, and what waits at it is given up.
         self._wanted, self._held = len(message.raw), message.held_bytes()
+        self._killing = asyncio.get_running_loop().create_task(self._kill(message))
+        await asyncio.shield(self._killing)
+        return Fate.DROP
+
+    async def _kill(self, message: Message) -> None:
+        bench = self.bench
         self._pids = await kill_tree(bench.a.process, timeout_s=KILL_TIMEOUT_S)
         self._killed = bench.history.add("kernel", "A", "killed", processes=len(self._pids))
         bench.strike(boundary=message.boundary)
         bench.history.add("tap", "A", "dropped", boundary=message.boundary)
-        return Fate.DROP
+
+    async def clean_up(self) -> None:
+        if self._killing is not None:
+            await asyncio.gather(self._killing, return_exceptions=True)
+        await super().clean_up()
 
     async def witness(self) -> None:
+        if self._killing is not None:
+            await self._killing
         if self.never_struck():
             return
         bench, status = self.bench, self.bench.a.process.returncode

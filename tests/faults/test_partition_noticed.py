@@ -1,4 +1,4 @@
-"""A subject that notices a partition before it writes has been cut off all the same, by the kernel's account."""
+"""A subject has been cut off all the same that notices before it writes, or that wrote while the cut was being made."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from trial import Trial, assert_found_out, registered, side_by_side
+from trial import Trial, assert_found_out, registered, side_by_side, timeline
 
 from harness import kernel
 from harness.engine import Config, Engine
 from harness.experiment import Outcome
 from harness.faults._partition import Probe
+from harness.faults.partition_late import PartitionLate
 from harness.faults.partition_reset import PartitionReset
 from harness.network.tap import Fate, Message
 from harness.network.toxics import Proxy
 from harness.subject import Subject
 
 TTL_MS = 1000
-QUICK = Subject("quick", "callable", "quick:run")
+QUICK = Subject("quick", "callable", "tests.faults.quick:run")
+RENEWS = Subject("renews", "callable", "tests.sound.asyncio_fenced_read:run")
 CUT = ("partition-reset", "partition-refused")
 
 
@@ -41,20 +43,33 @@ class NothingCut(PartitionReset):
         return await self.bench.hold_until_lifted(message)
 
 
+class SlowlyCut(PartitionLate):
+    """Cutting takes until A has asked for its lease to be renewed; A asks nothing else before that is answered."""
+
+    async def cut(self, proxy: Proxy) -> None:
+        history = self.bench.history
+        before = len(history.select("request", who="A", witness="tap"))
+        await proxy.add_toxic("bandwidth", "upstream", rate=0)
+        while len(history.select("request", who="A", witness="tap")) == before:
+            await asyncio.sleep(0.002)
+        await proxy.add_toxic("bandwidth", "downstream", rate=0)
+
+
 @pytest.fixture(scope="module")
 def outcomes() -> Iterator[Mapping[str, Outcome]]:
-    with registered({"nothing-cut": NothingCut}), asyncio.Runner() as runner:
+    with registered({"nothing-cut": NothingCut, "slowly-cut": SlowlyCut}), asyncio.Runner() as runner:
         yield runner.run(_run())
 
 
 async def _run() -> Mapping[str, Outcome]:
-    engine = Engine(Config([QUICK], ttl_ms=TTL_MS, cwd=str(Path(__file__).parent)))
+    engine = Engine(Config([QUICK, RENEWS], ttl_ms=TTL_MS, cwd=str(Path(__file__).parents[2])))
     await engine.start()
     try:
-        assert await engine.ready(QUICK.name) is None
-        return await side_by_side(
-            engine, {fault: Trial(fault, QUICK.name, "charge-request") for fault in (*CUT, "nothing-cut")}, TTL_MS
-        )
+        for subject in (QUICK, RENEWS):
+            assert await engine.ready(subject.name) is None
+        trials = {fault: Trial(fault, QUICK.name, "charge-request") for fault in (*CUT, "nothing-cut")}
+        trials["slowly-cut"] = Trial("slowly-cut", RENEWS.name, "charge-request")
+        return await side_by_side(engine, trials, TTL_MS)
     finally:
         await engine.stop()
 
@@ -77,6 +92,11 @@ def test_a_connection_that_was_seen_to_end_is_a_partition_that_landed(
 
 def test_a_connection_of_as_that_stands_and_is_not_used_is_no_partition(outcomes: Mapping[str, Outcome]) -> None:
     assert_found_out(outcomes["nothing-cut"], "had no connection that ended")
+
+
+def test_what_a_asked_while_the_cut_was_made_was_cut_off_if_it_had_no_answer(outcomes: Mapping[str, Outcome]) -> None:
+    (landed,) = outcomes["slowly-cut"].history.select("landed") or pytest.fail(timeline(outcomes["slowly-cut"]))
+    assert "A sent 1 messages, and had no answer" in landed.detail["evidence"]
 
 
 def test_the_kernel_counts_the_clients_side_of_connections_that_stand() -> None:

@@ -51,6 +51,7 @@ REQUEST, REPLY = "charge-request", "charge-reply"
 ONE_CHARGE = "idempotency-key"
 """Whatever becomes of its lock, it charges once: what its verdict says beyond that is the harness's own doing."""
 FAMILY = "family"
+PIPELINED = "pipelined"
 SESSION = "pg-advisory"
 
 
@@ -85,6 +86,7 @@ HONEST: Mapping[str, tuple[str, str, str]] = {
         ("freeze", ONE_CHARGE, REPLY),
         ("crash", FAMILY, REQUEST),
         ("crash", ONE_CHARGE, REPLY),
+        ("crash", PIPELINED, "redis.ping.3.reply"),
         ("lost-reply", ONE_CHARGE, "reset"),
         ("lost-reply", ONE_CHARGE, "no-answer"),
         ("lost-reply", ONE_CHARGE, "error-500"),
@@ -122,13 +124,14 @@ def outcomes() -> Iterator[Mapping[str, Outcome]]:
 
 async def _run() -> Mapping[str, Outcome]:
     names = (ONE_CHARGE, SESSION, "redis-py-lock")
-    subjects = [*map(variant, names), Subject(FAMILY, "callable", "family:run")]
+    own = (FAMILY, PIPELINED)
+    subjects = [*map(variant, names), *(Subject(name, "callable", f"{name}:run") for name in own)]
     engine = Engine(Config(subjects, ttl_ms=TTL_MS, cwd=str(Path(__file__).parent)))
     await engine.start()
     try:
         if engine.stack.postgres is None:
             pytest.skip(engine.stack.no_postgres or "no PostgreSQL")
-        for subject in (*names, FAMILY):
+        for subject in (*names, *own):
             assert await engine.ready(subject) is None
         wanted = {name: Trial(name, subject, place) for name, (_, subject, place, _) in SABOTAGED.items()}
         wanted |= {name: Trial(*what) for name, what in HONEST.items()}
