@@ -116,10 +116,11 @@ def _hung(outcome: Outcome) -> str | None:
 
 
 def _last_words(workers: Sequence[Mapping[str, Any]]) -> str:
-    """The last lines of output of every worker that failed, for a message."""
-    told = ""
+    """What every worker that failed said last, for a message: its last line first, where there is room for little."""
+    last, output = "", ""
     for worker in workers:
         if worker["exit"] not in (0, 75):
-            lines = str(worker["log"]).strip().splitlines()[-12:]
-            told += f"\n{worker['name']} ended with status {worker['exit']}; its last output:\n  " + "\n  ".join(lines)
-    return told
+            lines = str(worker["log"]).strip().splitlines()[-12:] or ["(no output)"]
+            last += f"\n{worker['name']} ended with status {worker['exit']}: {lines[-1].strip()}"
+            output += f"\n{worker['name']}'s last output:\n  " + "\n  ".join(lines)
+    return f".{last}{output}" if last else ""

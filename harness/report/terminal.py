@@ -147,7 +147,7 @@ def _words(cell: Cell, notes: dict[str, int]) -> str:
     """What a cell says; where nothing could be said, with a number that leads to the reason."""
     if cell.status is not ABSENT and cell.status.key != "open":
         return cell.words
-    reason = one_line(cell.worst[1]["reason"], 400)
+    reason = one_line(cell.worst[1]["reason"], 600)
     return f"{cell.words} [{notes.setdefault(reason, len(notes) + 1)}]" if reason else cell.words
 
 
