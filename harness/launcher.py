@@ -48,10 +48,9 @@ class Spawner:
         self._sock = sock
         self._who = who
         self._ids = itertools.count(1)
-        self._asked: dict[int, asyncio.Future[int]] = {}
+        self._asked: dict[int, asyncio.Future[Process]] = {}
         self._running: dict[int, Process] = {}
         self._buffer = bytearray()
-        self._early_exits: dict[int, Message] = {}
         self._greeting: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self.gone = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -66,15 +65,10 @@ class Spawner:
         if self.gone.is_set():
             raise HarnessError(f"the {self._who} process is gone (killed?): nothing can be started any more")
         number = next(self._ids)
-        asked: asyncio.Future[int] = self._loop.create_future()
+        asked: asyncio.Future[Process] = self._loop.create_future()
         self._asked[number] = asked
         await self._send(encode({**message, "id": number}), fds)
-        pid = await asked
-        process = Process(pid)
-        self._running[pid] = process
-        if (early := self._early_exits.pop(pid, None)) is not None:
-            self._exit(early)
-        return process
+        return await asked
 
     @property
     def running(self) -> list[Process]:
@@ -110,23 +104,17 @@ class Spawner:
 
     def _dispatch(self, message: Message) -> None:
         if "exit" in message:
-            if message["exit"] in self._running:
-                self._exit(message)
-            else:
-                self._early_exits[message["exit"]] = message
+            self._running.pop(message["exit"]).end(message["status"], message["run_delay_ns"])
         elif "id" in message:
             asked = self._asked.pop(message["id"])
-            if asked.done():
-                return
-            if "pid" in message:
-                asked.set_result(message["pid"])
-            else:
+            if "pid" in message:  # known from here on: its end may be the next thing that is told
+                process = self._running[message["pid"]] = Process(message["pid"])
+                if not asked.done():
+                    asked.set_result(process)
+            elif not asked.done():
                 asked.set_exception(OSError(message["error"]))
         else:
             self._greeting.set_result(message)
-
-    def _exit(self, message: Message) -> None:
-        self._running.pop(message["exit"]).end(message["status"], message["run_delay_ns"])
 
     def _lost(self) -> None:
         self._loop.remove_reader(self._sock)

@@ -58,8 +58,10 @@ def serve(channel: Channel, start: Callable[[Message, Channel], int]) -> None:
     """Starts processes on request and reports their ends, until the other side is gone or SIGTERM comes.
 
     start returns the new pid or raises OSError; the answer carries either. Every child is reaped, also orphans that
-    came to this process; their waiting time for a CPU is read before they are reaped.
+    came to this process. Of these nothing is told: nobody asked for them, and a process that is started later may get
+    the pid of one.
     """
+    started: set[int] = set()
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -83,19 +85,23 @@ def serve(channel: Channel, start: Callable[[Message, Channel], int]) -> None:
                 return
             for message in messages:
                 try:
-                    answer: Message = {"id": message["id"], "pid": start(message, channel)}
+                    pid = start(message, channel)
+                    started.add(pid)
+                    answer: Message = {"id": message["id"], "pid": pid}
                 except OSError as error:
                     answer = {"id": message["id"], "error": f"{type(error).__name__}: {error}"}
                 channel.send(answer)
         try:
             for exit_report in reap():
-                channel.send(exit_report)
+                if exit_report["exit"] in started:
+                    started.remove(exit_report["exit"])
+                    channel.send(exit_report)
         except ConnectionError:
             return
 
 
 def reap() -> Iterator[Message]:
-    """Reaps every child that has ended."""
+    """Reaps every child that has ended; its waiting time for a CPU is read before."""
     while True:
         try:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

@@ -58,6 +58,8 @@ class Crash(AtBoundary):
         said = said or went_on(bench, self._killed.t_ms, float("inf"))
         if status != -signal.SIGKILL:
             bench.not_landed(f"A ended with status {status}, not by SIGKILL")
+        elif not self._pids:
+            bench.not_landed("A had ended before it could be killed")
         elif not kernel.all_gone(self._pids):
             bench.not_landed("a process of A's outlived the crash")
         elif self._held < self._wanted:

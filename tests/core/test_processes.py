@@ -56,20 +56,25 @@ async def keeper() -> AsyncIterator[Keeper]:
         made.shut_down()
 
 
+async def grow(made: Keeper, directory: Path) -> tuple[Process, dict[str, int]]:
+    """A process with a thread, a child in a session of its own, and an orphan in another; all of them busy."""
+    process = await made.spawn([sys.executable, "-S", "-c", FAMILY, str(directory)])
+    pids: dict[str, int] = {}
+    while len(pids) < len(ROLES):
+        for role in ROLES:
+            with contextlib.suppress(OSError, ValueError):
+                pids[role] = int((directory / role).read_text())
+        await asyncio.sleep(0.005)
+    while len(kernel.thread_states(pids["orphan"])) < 2:
+        await asyncio.sleep(0.005)
+    return process, pids
+
+
 @contextlib.asynccontextmanager
 async def family(directory: Path) -> AsyncIterator[tuple[Process, dict[str, int]]]:
-    """A process with a thread, a child in a session of its own, and an orphan in another; all of them busy."""
+    """The same, and a keeper that is nobody else's."""
     async with keeper() as made:
-        process = await made.spawn([sys.executable, "-S", "-c", FAMILY, str(directory)])
-        pids: dict[str, int] = {}
-        while len(pids) < len(ROLES):
-            for role in ROLES:
-                with contextlib.suppress(OSError, ValueError):
-                    pids[role] = int((directory / role).read_text())
-            await asyncio.sleep(0.005)
-        while len(kernel.thread_states(pids["orphan"])) < 2:
-            await asyncio.sleep(0.005)
-        yield process, pids
+        yield await grow(made, directory)
 
 
 def test_freezing_stops_every_thread_of_every_descendant_and_thawing_lets_them_go_on(tmp_path: Path) -> None:
@@ -208,3 +213,46 @@ def test_of_a_very_long_output_the_beginning_and_the_end_are_kept() -> None:
     assert log.endswith("\nthe end")
     assert "bytes left out" in log
     assert len(log) < 300_000
+
+
+def test_of_orphans_that_the_keeper_reaps_nothing_is_told(tmp_path: Path) -> None:
+    """A process that got the pid of one was taken for dead, with the orphan's status, as soon as it was started."""
+
+    async def test() -> None:
+        async with keeper() as made:
+            process, pids = await grow(made, tmp_path)
+            told: list[int] = []
+            dispatch = made._dispatch
+
+            def listen(message: dict[str, Any]) -> None:
+                told.extend([message["exit"]] if "exit" in message else [])
+                dispatch(message)
+
+            made._dispatch = listen  # type: ignore[method-assign]
+            process.kill()
+            assert await process.wait() == -signal.SIGKILL
+            kernel.send_signal(list(pids.values()), signal.SIGKILL)
+            while any(Path(f"/proc/{pid}").exists() for pid in pids.values()):
+                await asyncio.sleep(0.005)
+            last = await made.spawn(["true"])
+            assert await last.wait() == 0
+            assert told == [process.pid, last.pid]
+
+    run(test())
+
+
+def test_a_process_that_nobody_waits_for_any_more_is_known_all_the_same() -> None:
+    async def test() -> None:
+        async with keeper() as made:
+            starting = asyncio.create_task(made.spawn(["sleep", "600"]))
+            while not made._asked:
+                await asyncio.sleep(0)
+            starting.cancel()
+            while not made.running:
+                await asyncio.sleep(0.005)
+            (process,) = made.running
+            process.kill()
+            assert await process.wait() == -signal.SIGKILL
+            assert made.running == []
+
+    run(test())
