@@ -229,11 +229,19 @@ class RedisLock:
             self._unprobed_ns = None
             self._value = text
             self._account.granted("redis", self._attribute(self.key, text), granted_ns, expires_ns, key=self.key)
-        elif lease_ms is not None and expires_ns is not None:
+        elif lease_ms is not None and expires_ns is not None and not self._may_be_anothers(current, at_ns, asked_ns):
             earliest_ns = before_ns + int(lease_ms * 1e6)  # PTTL was read somewhere between before_ns and asked_ns
             if current.expires_ns is None or earliest_ns - current.expires_ns > _RENEWAL_NS:
                 self._account.renewed("redis", lease_ms, asked_ns)
         self._arm()
+
+    @staticmethod
+    def _may_be_anothers(lease: Lease, heard_ns: int | None, asked_ns: int) -> bool:
+        """Whether a key that is there when its lease should be over may be the next owner's, with the same value.
+
+        Of that, and of a renewal, the events tell, and in their order; they may be behind the answer to a question.
+        """
+        return heard_ns is None and lease.expires_ns is not None and 0 <= asked_ns - lease.expires_ns < _EVENTS_LATE_NS
 
     @staticmethod
     def _why_gone(lease: Lease, at_ns: int) -> str:
@@ -314,3 +322,5 @@ _GONE_EVENTS = {
 _RENEWAL_NS = 2_000_000
 """A lease whose end moves by less was not renewed: SET ... PX says "set" and "expire", and PTTL has a resolution."""
 _CLOCK_SLACK_NS = 5_000_000
+_EVENTS_LATE_NS = 100_000_000
+"""For so long an event is waited for that a server's answer has overtaken; a machine that is later has stalled."""

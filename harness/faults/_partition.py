@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from harness import kernel
@@ -90,6 +91,15 @@ def _command(words: Sequence[str]) -> bytes:
     """A command as Redis reads it, whatever is in its words (redis.io: RESP, arrays of bulk strings)."""
     each = b"".join(b"$%d\r\n%s\r\n" % (len(word.encode()), word.encode()) for word in words)
     return b"*%d\r\n%s" % (len(words), each)
+
+
+@dataclass(slots=True)
+class _Asked:
+    """One request of A's to Redis: when the tap had it, and whether it was answered before the partition healed."""
+
+    name: str
+    t_ms: float
+    answered: bool = False
 
 
 class Partition(AtBoundary):
@@ -192,40 +202,44 @@ class Partition(AtBoundary):
             return f"cutting the link took {took_s * 1000:.0f} ms, more than half a lease"
         if self._what_is_wrong is not None:
             return self._what_is_wrong
-        _, answered = self._crossing()
-        if answered:
+        if answered := [asked.name for asked in self._crossing() if asked.answered]:
             return f"Redis answered A's {answered[0]} while A should have been cut off"
         if not self._tried():
             return "A sent nothing to Redis while it was cut off, and had no connection that ended"
         lease = bench.a_lease
-        if lease is not None and any(self._cut_ns < at_ns < self._lifted_ns for at_ns in lease.renewals_ns):
+        renewed = [] if lease is None else [at for at in lease.renewals_ns if self._cut_ns < at < self._lifted_ns]
+        if len(renewed) > self._under_way():
             return "Redis saw A renew its lease while A should have been cut off"
         return None
 
-    def _crossing(self) -> tuple[list[str], list[str]]:
-        """What A asked Redis while it was cut off, and which of that was answered meanwhile, by the tap's account.
-
-        Cutting takes a while: what A asked meanwhile was cut off if it had no answer until the end.
-        """
+    def _asked(self) -> list[_Asked]:
+        """What A asked Redis until the partition healed, by the tap's account."""
         history = self.bench.history
-        began, since = history.t_ms(self.bench.struck_ns), history.t_ms(self._cut_ns)
-        asked: dict[str, float] = {}
-        answered: set[str] = set()
+        asked: dict[str, _Asked] = {}
         for event in history:
             name = str(event.detail.get("boundary", ""))
             ours = event.witness == "tap" and event.who == "A" and name.startswith("redis.")
             if not ours or event.t_ms >= history.t_ms(self._lifted_ns):
                 continue
             message = name.rpartition(".")[0]
-            if event.what == "request" and event.t_ms > began:
-                asked[message] = event.t_ms
+            if event.what == "request":
+                asked[message] = _Asked(message, event.t_ms)
             elif event.what == "reply" and message in asked:
-                answered.add(message)
-        crossing = [name for name, at_ms in asked.items() if at_ms > since or name not in answered]
-        return crossing, [name for name in crossing if name in answered]
+                asked[message].answered = True
+        return list(asked.values())
+
+    def _crossing(self) -> list[_Asked]:
+        """What A asked while it was cut off. Cutting takes a while: what it asked meanwhile counts where unanswered."""
+        began, cut = self.bench.history.t_ms(self.bench.struck_ns), self.bench.history.t_ms(self._cut_ns)
+        return [asked for asked in self._asked() if asked.t_ms > cut or (asked.t_ms > began and not asked.answered)]
+
+    def _under_way(self) -> int:
+        """How many requests may have got through as the link was cut: they were sent before, and had no answer."""
+        cut = self.bench.history.t_ms(self._cut_ns)
+        return sum(asked.t_ms <= cut and not asked.answered for asked in self._asked())
 
     def _tried(self) -> str:
-        asked, _ = self._crossing()
+        asked = self._crossing()
         before, after = self._connects
         sent = f"A sent {len(asked)} messages" if asked else ""
         connected = f"A connected {after - before} times anew" if after > before else ""

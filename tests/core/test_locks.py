@@ -12,10 +12,11 @@ import pytest
 import redis.asyncio as aioredis
 
 from core.conftest import Loop
+from harness import locks
 from harness.history import History, now_ns
 from harness.launcher import Keeper
 from harness.locks import KeyspaceWatch, LockAccount, RedisLock
-from harness.stack.redis import LocalRedis
+from harness.stack.redis import EVENTS, LocalRedis
 
 PATIENCE_S = 30.0
 LOCK = "lock:cus-1"
@@ -114,6 +115,34 @@ def test_a_lease_that_runs_out_is_noticed_without_anybody_asking_for_the_key(wat
         assert lease is not None
         assert lease.gone_ns is not None
         assert lease.gone_ns - lease.granted_ns >= 50_000_000
+
+    watched(test)
+
+
+@pytest.mark.parametrize(
+    ("late_ns", "told"), [(10**12, []), (0, [("renewed", "same")])], ids=["events may come", "no event came"]
+)
+def test_a_key_that_is_there_when_its_lease_should_be_over_may_be_the_next_owners(
+    late_ns: int, told: list[tuple[str, str]], watched: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where all owners write the same value, only the events tell a renewal from the next owner's grant."""
+    monkeypatch.setattr(locks, "_EVENTS_LATE_NS", late_ns)
+
+    async def test(bench: Bench) -> None:
+        await bench.client.set(LOCK, "same", nx=True, px=300)
+        await bench.until(lambda: bench.account.current is not None)
+        ends_ns = bench.account.leases[0].expires_ns or 0
+        await bench.client.config_set("notify-keyspace-events", "")
+        try:
+            await bench.client.set(LOCK, "same", px=60_000)
+            await bench.until(lambda: now_ns() > ends_ns + 50_000_000)
+        finally:
+            await bench.client.config_set("notify-keyspace-events", EVENTS)
+        assert bench.told == [("granted", "same"), *told]
+        for event in ("expired", "set", "expire"):
+            bench.lock.on_event(event, LOCK)
+        await bench.until(lambda: len(bench.account.leases) == 2)
+        assert bench.told == [("granted", "same"), *told, ("expired", "same"), ("granted", "same")]
 
     watched(test)
 

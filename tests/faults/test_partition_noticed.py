@@ -6,16 +6,21 @@ import asyncio
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from trial import Trial, assert_found_out, registered, side_by_side, timeline
 
 from harness import kernel
+from harness.bench import Bench
 from harness.engine import Config, Engine
 from harness.experiment import Outcome
 from harness.faults._partition import Probe
 from harness.faults.partition_late import PartitionLate
 from harness.faults.partition_reset import PartitionReset
+from harness.history import History
+from harness.locks import Lease
 from harness.network.tap import Fate, Message
 from harness.network.toxics import Proxy
 from harness.subject import Subject
@@ -107,3 +112,31 @@ def test_the_kernel_counts_the_clients_side_of_connections_that_stand() -> None:
             assert kernel.connections_to(port) == 1
             server.accept()[0].close()
             assert kernel.connections_to(port) == 0
+
+
+MS = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("asked_ms", "answered_ms", "doubt"),
+    [
+        (90, None, None),  # under way when the link was cut: Redis may have got it
+        (90, 95, "Redis saw A renew its lease"),
+        (150, None, "Redis saw A renew its lease"),
+    ],
+)
+def test_a_renewal_is_no_doubt_where_it_was_asked_for_before_the_cut(
+    asked_ms: int, answered_ms: int | None, doubt: str | None
+) -> None:
+    history = History()
+    zero = history.started_ns
+    lease = Lease("A", zero, None, None, renewals_ns=[zero + 120 * MS])
+    bench = SimpleNamespace(history=history, lease_s=1.0, a_lease=lease, struck_ns=zero + 80 * MS)
+    fault = PartitionReset(cast(Bench, bench))
+    fault._cut_ns, fault._lifted_ns = zero + 100 * MS, zero + 1500 * MS
+    for number, (side, at_ms) in enumerate((("request", asked_ms), ("reply", answered_ms), ("request", 400))):
+        if at_ms is not None:
+            boundary = f"redis.eval.{1 + number // 2}.{side}"
+            history.add("tap", "A", side, at_ns=zero + at_ms * MS, boundary=boundary)
+    found = fault._doubt()
+    assert found is None if doubt is None else doubt in (found or "")
