@@ -1,4 +1,7 @@
-"""Trials of single faults, one attempt each, whatever comes of it; also of faults that nobody but a test knows."""
+"""Trials of single faults, whatever comes of them; also of faults that nobody but a test knows.
+
+One attempt each, and another one where the machine stood still: what came of that says nothing of the fault.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from harness.report.timeline import text
 from harness.spec import INCONCLUSIVE, Spec
 
 MOST_AT_ONCE = 6
+MOST_TRIES = 4
 
 
 class Trial(NamedTuple):
@@ -46,7 +50,11 @@ async def side_by_side(engine: Engine, trials: Mapping[str, Trial], ttl_ms: int)
     async def one(trial: Trial) -> Outcome:
         async with slots:
             spec = Spec("test", trial.subject, trial.fault, trial.place, ttl_ms)
-            return await engine.benches.run(spec, engine.profiles[trial.subject])
+            for _ in range(MOST_TRIES):
+                outcome = await engine.benches.run(spec, engine.profiles[trial.subject])
+                if not outcome.history.select("stall"):
+                    break
+            return outcome
 
     done = await asyncio.gather(*map(one, trials.values()))
     return dict(zip(trials, done, strict=True))
