@@ -34,9 +34,8 @@ class Option:
     def given(self, config: pytest.Config) -> Any:
         """What was asked for, by the flag, the environment or the ini; else the default.
 
-        Raises pytest.UsageError for a flag or a variable that is given nothing: a variable or a secret that is not set
-        would else run the built-in variants in place of the lock it should name, or a Redis of the harness's own in
-        place of the user's, green.
+        Raises pytest.UsageError for a flag that is given nothing: a variable that is not set would else run the
+        built-in variants in place of the lock it should name, green.
         """
         given = config.getoption(self.key)
         if given == "" or (isinstance(given, list) and "" in given):
@@ -45,11 +44,7 @@ class Option:
             )
         if given not in (None, []):
             return given
-        if self.name in FROM_ENVIRONMENT and (env := os.environ.get(self.key.upper())) is not None:
-            if env == "":
-                raise pytest.UsageError(
-                    f"{self.key.upper()} is set and empty: is the secret set that it is taken from? Unset it else"
-                )
+        if self.name in FROM_ENVIRONMENT and (env := os.environ.get(self.key.upper())):
             return env
         ini = config.getini(self.key)
         return self.default if ini in (None, "", []) else ini
@@ -101,8 +96,9 @@ _PREFIX = "harness_"
 
 
 def refuse_unread(config: pytest.Config) -> None:
-    """What was meant for the harness and would reach nobody: a mistyped ini key, a variable that nothing reads.
+    """What was meant for the harness and would reach nobody: a mistyped ini key, a variable that is empty or not read.
 
+    Another lock would be tried than the one it names, or a Redis of the harness's own in place of the user's, green.
     pytest only warns of an ini key that it does not know. Raises pytest.UsageError.
     """
     known = [option.key for option in OPTIONS] + [HOLES]
@@ -116,6 +112,10 @@ def refuse_unread(config: pytest.Config) -> None:
             ) from None
     read = ", ".join(option.key.upper() for option in OPTIONS if option.name in FROM_ENVIRONMENT)
     for option in OPTIONS:
+        if option.name in FROM_ENVIRONMENT and os.environ.get(option.key.upper()) == "":
+            raise pytest.UsageError(
+                f"{option.key.upper()} is set and empty: is the secret set that it is taken from? Unset it else"
+            )
         if option.name in NEVER_FROM_ENVIRONMENT and option.key.upper() in os.environ:
             raise pytest.UsageError(
                 f"{option.key.upper()} is set, and nothing reads it: give {option.flag}, or {option.key} in the ini. "

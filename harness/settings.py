@@ -84,7 +84,6 @@ def _number(option: Option, value: Any, least: float, most: float, why: str) -> 
 
 def read(config: pytest.Config) -> Settings:
     """The settings of this run. Raises pytest.UsageError that names the option and the remedy."""
-    refuse_unread(config)
     values = {option.name: option.given(config) for option in OPTIONS}
     by_name = {option.name: option for option in OPTIONS}
     if values["stack"] not in ("local", "compose"):
@@ -131,7 +130,9 @@ def read(config: pytest.Config) -> Settings:
 
 
 def refuse_bad_company(config: pytest.Config, items: Sequence[pytest.Item] = ()) -> None:
-    """What no experiment can be run with: another system, reruns of failed tests. Raises pytest.UsageError.
+    """What no experiment can be run with: another system, reruns of failed tests, options that reach nobody.
+
+    Raises pytest.UsageError.
 
     Asked only where there are experiments: other tests of an environment that has lockproof are nobody's business.
     """
@@ -140,6 +141,7 @@ def refuse_bad_company(config: pytest.Config, items: Sequence[pytest.Item] = ())
             f"lockproof runs on Linux only, this is {sys.platform}: the witness of every fault is the Linux kernel "
             "(/proc, TCP_INFO). Run it in a Linux container or virtual machine"
         )
+    refuse_unread(config)
     if config.pluginmanager.hasplugin("rerunfailures"):
         asked = {f"--{name}": config.getoption(name.replace("-", "_"), None) for name in ("reruns", "force-reruns")}
         asked |= {"reruns in the ini": config.getini("reruns")}

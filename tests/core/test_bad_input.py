@@ -147,7 +147,19 @@ def test_an_override_that_nothing_reads_is_refused(pytester: pytest.Pytester) ->
 
 def test_another_plugins_key_is_its_own_business(pytester: pytest.Pytester) -> None:
     pytester.makeconftest("def pytest_addoption(parser):\n    parser.addini('harness_of_horses', 'how many')\n")
-    assert "--harness-ttl 7" in refused(pytester, ini="harness_of_horses = 2\nharness_ttl = 7\n")
+    assert NOT_STARTED in refused(pytester, ini="harness_of_horses = 2\n")
+
+
+def test_where_there_is_no_experiment_it_is_nobodys_business(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job's other tests, in a pull request from a fork, which is given no secrets."""
+    monkeypatch.setenv("HARNESS_REDIS_URL", "")
+    monkeypatch.setenv("HARNESS_SUBJECT", "billing:charge")
+    pytester.makepyfile(test_other="def test_it(): pass")
+    pytester.makeini("[pytest]\nharness_subjct = billing:charge\n")
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:xdist")
+    assert result.ret == pytest.ExitCode.OK
 
 
 @pytest.mark.parametrize("name", ["SUBJECT", "WORKER", "VARIANT", "SETUP"])
