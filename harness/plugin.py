@@ -28,6 +28,7 @@ SHARED: pytest.StashKey[SharedHost] = pytest.StashKey()
 RUN: pytest.StashKey[Run] = pytest.StashKey()
 PROBLEM: pytest.StashKey[str] = pytest.StashKey()
 DEAD_WORKERS: pytest.StashKey[list[str]] = pytest.StashKey()
+REFUSED: pytest.StashKey[str] = pytest.StashKey()
 WRITTEN: pytest.StashKey[bool] = pytest.StashKey()
 """The workers of pytest-xdist that died, each with what is known of why."""
 
@@ -47,6 +48,8 @@ def _host(config: pytest.Config) -> Host:
     """The engine's host: this process's own, or under pytest-xdist the controller's."""
     from harness import host as hosts
 
+    if REFUSED in config.stash:
+        raise pytest.UsageError(config.stash[REFUSED])
     if HOST not in config.stash:
         shared = getattr(config, "workerinput", {}).get("lockproof")
         if shared is not None:
@@ -118,8 +121,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     wanted = [p[name] for p in params for name in ("experiment", "sweep") if name in p]
     if not wanted or session.config.option.collectonly:
         return
-    refuse_bad_company(session.config, session.items)
-    siblings.refuse_imported()
+    try:
+        refuse_bad_company(session.config, session.items)
+        siblings.refuse_imported()
+    except pytest.UsageError as error:
+        if not hasattr(session.config, "workerinput"):
+            raise
+        session.config.stash[REFUSED] = str(error)  # raised here, all that is told is that pytest-xdist crashed
+        return
     from harness import scenario
 
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.runs import Ran, side_by_side
+from core.runs import Ran, run, side_by_side
 from harness.report import load
 
 ONE = ("scenarios/", "--harness-variant", "naive-ttl", "-k", "slow_charge and before-commit")
@@ -177,3 +177,12 @@ def test_a_run_that_shows_nothing_of_a_subject_is_not_green(ran: dict[str, Ran])
     assert run.results is not None
     assert run.experiment("slow-charge/true/")["verdict"] == "inconclusive"
     assert "the baseline saw no request to charge" in run.out
+
+
+def test_what_is_refused_is_told_under_xdist_too(tmp_path: Path) -> None:
+    """Its workers find it out, and whatever they raise as they collect is a crash of pytest-xdist's own."""
+    ran = run(*TWO, report=tmp_path, env={"HARNESS_SUBJECT": "billing:charge"})
+    assert ran.status != 0
+    assert "HARNESS_SUBJECT is set, and nothing reads it" in ran.out
+    assert "INTERNALERROR" not in ran.out
+    assert "Green:" not in ran.out
